@@ -5,22 +5,20 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 )
 
-// An interface of the vswitch is connected with a namespace of the host in one of two
-// ways:
+// The vswitch has two ways to connect an interface to a network namespace:
 //
 //	TAP         vswitch ── TAP ── far end, moved to the namespace
 //	AF_PACKET   vswitch ── socket ── host end ══ VETH ══ far end in the namespace
 
-// attachment names what connects the vswitch with a namespace.
+// attachment is the connection of the vswitch to a namespace.
 type attachment struct {
-	vpp, linux string // logical names of the two ends
-	// hostEnd is the logical name of the VETH interface that AF_PACKET reads, and
-	// hostDevice its device in the agent's namespace; "" for a TAP.
+	vpp, linux string // logical names of both ends
+	// hostEnd and hostDevice are the logical name and the device, in the agent's namespace, of the
+	// VETH end that AF_PACKET reads. They are "" for a TAP.
 	hostEnd, hostDevice string
 }
 
-// useTAPs tells which of the two ways is taken: that of the configuration, else what
-// the vswitch can do.
+// useTAPs returns the configured choice, by default the capability of the vswitch.
 func (n *IPNet) useTAPs() bool {
 	if configured := n.config.Interfaces().UseTAPInterfaces; configured != nil {
 		return *configured
@@ -28,7 +26,6 @@ func (n *IPNet) useTAPs() bool {
 	return n.caps.TAPs
 }
 
-// podAttachment is that of a pod's main interface.
 func (n *IPNet) podAttachment(containerID string) attachment {
 	if n.useTAPs() {
 		return attachment{vpp: trim("vpp-tap-" + containerID), linux: trim("linux-tap-" + containerID)}
@@ -39,7 +36,6 @@ func (n *IPNet) podAttachment(containerID string) attachment {
 	}
 }
 
-// hostAttachment is that of the host itself.
 func (n *IPNet) hostAttachment() attachment {
 	if n.useTAPs() {
 		return attachment{vpp: "tap-vpp2", linux: "tap-vpp1"}
@@ -47,7 +43,7 @@ func (n *IPNet) hostAttachment() attachment {
 	return attachment{vpp: "afpacket-vpp2", linux: "veth-vpp1", hostEnd: "veth-vpp2", hostDevice: "vpp2"}
 }
 
-// attach configures both ends, which are complete but for how they are connected.
+// attach connects the ends and adds them to config. All other fields must be set.
 func (n *IPNet) attach(config values, a attachment, inVPP *vpp_interfaces.Interface, inLinux *linux_interfaces.Interface) {
 	inVPP.Name, inLinux.Name = a.vpp, a.linux
 	config.add(inVPP, inLinux)
@@ -66,9 +62,10 @@ func (n *IPNet) attach(config values, a attachment, inVPP *vpp_interfaces.Interf
 	})
 }
 
-// tapLink applies the configuration of TAP interfaces to one whose other end is in the namespace of a Linux interface,
-// the agent's if it has none. In another one, a vswitch in the node's own network stack gives that end its name at once:
-// to rename a device, the kernel keeps others waiting until nobody uses the old name.
+// tapLink sets the TAP configuration of a vswitch interface whose far end belongs in a Linux
+// interface's namespace (the agent's if it has none). For another namespace, a vswitch that shares
+// the host's stack sets the final device name at creation, because renaming a device stalls the
+// kernel until the old name is unused.
 func (n *IPNet) tapLink(inLinux *linux_interfaces.Interface) *vpp_interfaces.Interface_Tap {
 	c := n.config.Interfaces()
 	tap := &vpp_interfaces.TapLink{Version: uint32(c.TAPInterfaceVersion), EnableGso: c.EnableGSO, HostNamespace: inLinux.GetNamespace()}
@@ -81,8 +78,8 @@ func (n *IPNet) tapLink(inLinux *linux_interfaces.Interface) *vpp_interfaces.Int
 	return &vpp_interfaces.Interface_Tap{Tap: tap}
 }
 
-// vethLink joins a VETH interface with its peer. Checksums must not be left to the one
-// who receives: AF_PACKET passes on what it reads.
+// vethLink connects a VETH interface to its peer. The receiver must not complete checksums, because
+// AF_PACKET forwards packets as it reads them.
 func (n *IPNet) vethLink(peer string) *linux_interfaces.Interface_Veth {
 	veth := &linux_interfaces.VethLink{PeerIfName: peer}
 	if n.config.Interfaces().TCPChecksumOffloadDisabled {

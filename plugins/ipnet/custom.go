@@ -19,29 +19,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A pod's custom interfaces come after its main one, each of them for itself:
+// Custom interfaces of a pod follow its main one and are independent of each other:
 //
-//	annotations ──> podmanager ──PodCustomIfUpdate──> addresses ──> what differs of the wiring
+//	annotations ──> podmanager ──PodCustomIfUpdate──> addresses ──> difference of the wiring
 //	                                                                └──> policies, VppNode.pod_addresses
 //
 //	pod       net1 IP/32; ARP of the gateway. Routes lead through eth0
 //	vswitch   vpp-tap-net1-<cid>, borrows the gateway's address; ARP of and route to IP
 //
-// The pod may send from all its addresses through each of its interfaces: answers of
-// servers on net1 leave through eth0.
+// Each interface of the pod may send from all of its addresses, because replies of servers on net1
+// leave through eth0.
 
-// customIf is a custom interface of a wired pod.
 type customIf struct {
 	podmanager.CustomIf
 	attachment
 	mac string
 	ips []netip.Addr
-	// problem says why there is none.
+	// problem is the reason why it is not wired.
 	problem string
 }
 
-// customAttachment is that of a custom interface. Without TAPs, all are VETH pairs; a vswitch
-// in the node's own network stack makes the same of both.
+// customAttachment is a VETH pair in all cases without TAPs. A vswitch that shares the host's stack
+// implements both alike.
 func (n *IPNet) customAttachment(containerID string, i podmanager.CustomIf) attachment {
 	name := i.Name + "-" + containerID
 	if n.useTAPs() && (i.Type == "tap" || n.caps.HostStackShared) {
@@ -54,7 +53,7 @@ func (n *IPNet) customAttachment(containerID string, i podmanager.CustomIf) atta
 	}
 }
 
-// customIfs are the declared interfaces of a pod, with the addresses that they have.
+// customIfs returns the declared interfaces of a pod with their assigned addresses.
 func (n *IPNet) customIfs(pod *podmanager.LocalPod) (list []customIf) {
 	n.mu.RLock()
 	problems := n.customProblems[pod.ID]
@@ -69,13 +68,12 @@ func (n *IPNet) customIfs(pod *podmanager.LocalPod) (list []customIf) {
 	return list
 }
 
-// wired reports whether the interface can be made.
 func (i *customIf) wired() bool {
 	return i.problem == "" && (len(i.ips) > 0 || i.Network == podmanager.StubNetwork)
 }
 
-// GetPodCustomIfs returns the logical names of the vswitch's custom interfaces of a wired pod, and
-// their addresses.
+// GetPodCustomIfs returns the vswitch's logical names and the addresses of a wired pod's custom
+// interfaces.
 func (n *IPNet) GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs []netip.Addr) {
 	pod, wired := n.pods.LocalPod(id)
 	if !wired {
@@ -89,7 +87,7 @@ func (n *IPNet) GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs
 	return interfaces, addrs
 }
 
-// addCustom wires the custom interfaces. What they send is guarded like what the main one sends.
+// addCustom wires the custom interfaces, with the same source guard as the main one.
 func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
 	for _, i := range w.custom {
 		if !i.wired() {
@@ -117,7 +115,7 @@ func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
 	}
 }
 
-// checkCustomNames finds custom interfaces whose logical names, cut to their length, are those of others.
+// checkCustomNames returns the problems of interfaces whose truncated logical names are taken.
 func (n *IPNet) checkCustomNames(pod *podmanager.LocalPod) map[string]string {
 	problems := map[string]string{}
 	for id, other := range n.pods.LocalPods() {
@@ -137,8 +135,8 @@ func (n *IPNet) checkCustomNames(pod *podmanager.LocalPod) map[string]string {
 	return problems
 }
 
-// assignCustom makes the declared interfaces of a pod have addresses, and no others. It notes what has
-// none.
+// assignCustom assigns addresses to the declared interfaces, releases all others, and records
+// failures.
 func (n *IPNet) assignCustom(ctx context.Context, pod *podmanager.LocalPod) {
 	log := controller.Logger(ctx, n.log)
 	err := n.ipam.ReleaseOtherPodCustomIfIPs(ctx, pod.ID, func(iface, network string) bool {
@@ -175,7 +173,7 @@ func (n *IPNet) setCustomProblems(id podmanager.PodID, problems map[string]strin
 	n.customProblems[id] = problems
 }
 
-// updateCustom changes what differs of a pod's wiring.
+// updateCustom applies the difference in a pod's wiring.
 func (n *IPNet) updateCustom(ctx context.Context, node *thisNode, event *podmanager.PodCustomIfUpdate, txn controller.UpdateOperations) (string, error) {
 	pod, wired := n.pods.LocalPod(event.Pod)
 	if !wired {
@@ -218,8 +216,8 @@ func (n *IPNet) updateCustom(ctx context.Context, node *thisNode, event *podmana
 	return fmt.Sprintf("custom interfaces of pod %v: %s", event.Pod, strings.Join(names, ", ")), n.publishPodAddresses(ctx, podmanager.PodID{})
 }
 
-// publishPodAddresses tells all nodes where services reach this node's pods that want it at a custom interface;
-// a pod that is being deleted is left out.
+// publishPodAddresses publishes the service endpoints of this node's pods at custom interfaces,
+// without the pod that is being deleted.
 func (n *IPNet) publishPodAddresses(ctx context.Context, deleted podmanager.PodID) error {
 	var list []nodesync.PodAddresses
 	for id, pod := range n.pods.LocalPods() {

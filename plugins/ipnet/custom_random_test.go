@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// life is a node whose pods come, change and go in a random order, and want more addresses than there are.
+// life adds, changes and deletes a node's pods at random, with fewer addresses than requested.
 type life struct {
 	*rand.Rand
 	t          *testing.T
@@ -23,8 +23,7 @@ type life struct {
 	added      int
 }
 
-// Whatever happens to pods with custom interfaces, and in which order: a resync finds nothing to do, and
-// nothing is left of pods that are gone.
+// After random events, a resync finds no difference, and deleted pods leave nothing behind.
 func TestLivesOfCustomInterfaces(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -92,7 +91,7 @@ func (l *life) change(name string, next *pod.Pod) {
 	}
 }
 
-// add adds a sandbox, which fails one time in three, or when the subnet is full.
+// add adds a sandbox. It fails one time in three, or if the subnet is full.
 func (l *life) add(name string) {
 	l.added++
 	container := fmt.Sprint("c", l.added)
@@ -124,7 +123,7 @@ func (l *life) del(name string) {
 	delete(l.containers, name)
 }
 
-// resync requires that a resync, of the same agent or another one, changes nothing.
+// resync checks that a resync, by the same or a restarted agent, changes nothing.
 func (l *life) resync() {
 	l.n.Barrier()
 	before := l.n.Scheduler.Values()

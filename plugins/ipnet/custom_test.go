@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// withIfs is a pod that declares interfaces, and the one that services use.
+// withIfs returns a pod with interfaces and the one for services.
 func withIfs(name, interfaces, endpoint string) *pod.Pod {
 	return &pod.Pod{Name: name, Namespace: "default", Annotations: map[string]string{
 		podmanager.CustomIfAnnotation: interfaces, podmanager.EndpointIfAnnotation: endpoint,
@@ -37,8 +37,7 @@ ipamConfig:
   vppHostSubnetCIDR: 172.30.0.0/16, fd17:30::/48
 `
 
-// What custom interfaces add to the configuration of a node, for each kind of vswitch; the
-// golden files are worth reading. It is the same whether it comes with events or a resync.
+// Events and resyncs produce the same configuration for each kind of vswitch. See the golden files.
 func TestCustomInterfaces(t *testing.T) {
 	const nic = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.1/24}}]"
 	for name, options := range map[string]plugintest.NodeOptions{
@@ -75,7 +74,6 @@ func TestCustomInterfaces(t *testing.T) {
 	}
 }
 
-// A pod whose annotations are known when it is added has its interfaces soon after.
 func TestCustomInterfacesFollowTheADD(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(withIfs("web", "net1/tap", ""))})
 	if reply := add(t, n, "web", "c1"); len(reply.Interfaces) != 1 {
@@ -102,7 +100,6 @@ func customIPs(t *testing.T, n *plugintest.Node, name string) string {
 	return ""
 }
 
-// Of a changed annotation, only what differs changes.
 func TestCustomInterfacesChange(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	add(t, n, "web", "c1")
@@ -126,7 +123,7 @@ func TestCustomInterfacesChange(t *testing.T) {
 	}
 }
 
-// An agent that starts while Kubernetes' objects are not known leaves interfaces as they are.
+// While the state of Kubernetes is unknown, interfaces stay unchanged.
 func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	web := withIfs("web", "net1/tap", "net1")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(web)})
@@ -138,7 +135,7 @@ func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	if diff := plugintest.Diff(before, n.Scheduler.Values()); diff != "" || n.Scheduler.Changed() != 0 {
 		t.Errorf("%d values have changed:\n%s", n.Scheduler.Changed(), diff)
 	}
-	// What was changed meanwhile counts as soon as it is known.
+	// Later changes apply as soon as they are known.
 	n.Options.State = plugintest.State(withIfs("web", "net2/tap", ""))
 	n = n.Restart()
 	if got := customIPs(t, n, "web"); !strings.HasPrefix(got, "net2 ") || strings.Contains(got, ",") {
@@ -146,8 +143,7 @@ func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	}
 }
 
-// Where the subnet has no address left, the pod lives without the interface, which comes with the next
-// address that is freed.
+// If the subnet is full, the pod runs without the interface until an address is released.
 func TestCustomInterfaceWaitsForAnAddress(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "ipamConfig: {podSubnetOneNodePrefixLen: 29}", State: plugintest.State(withIfs("web", "net1/tap,net2/tap,net3/tap,bare/tap/stub", "net3"))})
 	add(t, n, "other", "c2")
@@ -199,7 +195,7 @@ func report(t *testing.T, n *plugintest.Node, name string) ipnet.PodReport {
 	return ipnet.PodReport{}
 }
 
-// published is what the node's record says of pods.
+// published returns the pod addresses in the node's record.
 func published(t *testing.T, n *plugintest.Node) []*vppnode.PodAddresses {
 	t.Helper()
 	kv, found, err := n.Options.Etcd.Get(ctx, nodesync.IDPrefix+"1")
@@ -213,8 +209,7 @@ func published(t *testing.T, n *plugintest.Node) []*vppnode.PodAddresses {
 	return record.GetPodAddresses()
 }
 
-// All nodes learn where services reach the pod, as long as it is wired; what the annotations say
-// wrongly is told.
+// All nodes know where services reach a wired pod, and mistakes in annotations are reported.
 func TestServiceEndpointInterface(t *testing.T) {
 	web := withIfs("web", "net1/tap,net2/tap/red", "net1")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: bothFamilies, State: plugintest.State(web)})
@@ -249,7 +244,6 @@ func TestServiceEndpointInterface(t *testing.T) {
 	}
 }
 
-// Policies of a pod hold for all its addresses, at all its interfaces.
 func TestPoliciesHoldAtCustomInterfaces(t *testing.T) {
 	web := withIfs("web", "net1/tap,bare/tap/stub", "")
 	state := plugintest.State(web)
@@ -269,7 +263,7 @@ func TestPoliciesHoldAtCustomInterfaces(t *testing.T) {
 	}
 }
 
-// Logical names are cut to their length: two pods' must not become the same.
+// Truncated logical names of two pods must not collide.
 func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	id := strings.Repeat("c", 50)
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(withIfs("a", "fifteen-letters/tap", ""), withIfs("b", "fifteen-letters/tap", ""))})
@@ -285,8 +279,7 @@ func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	}
 }
 
-// The history of events does not say that another node is connected anew when only its pods' addresses
-// have changed.
+// A change of another node's pod addresses is not logged as a new connection.
 func TestPodAddressesOfAnotherNode(t *testing.T) {
 	before := vppNode(2, "node2", "192.168.16.2/24")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(before)})

@@ -1,5 +1,5 @@
-// Package ipnet computes the network of a node: the northbound configuration
-// that connects its pods with each other, with other nodes and with the world.
+// Package ipnet computes the network of a node: the northbound configuration that connects its pods
+// to each other, to other nodes and to external networks.
 //
 //	pod                       vswitch                                   other node
 //	┌───────────────┐
@@ -10,12 +10,10 @@
 //	                                  │   its ARP and L2 FIB entry                          │
 //	                                  └ main VRF ────────────────────── main NIC ═══════════╧══>
 //
-// On a vswitch that shares the host's network stack, there is no more to it: the
-// host's addresses are reached as they are. Otherwise tap-vpp2 connects to vpp1
-// in the host. On a vswitch without several VRFs, both VRFs are the same.
+// A vswitch that shares the host's network stack needs nothing else. Otherwise, tap-vpp2 connects
+// to vpp1 in the host. On a vswitch without multiple VRFs, both VRFs are the same.
 //
-// All configuration is computed from the state of other plugins: nothing is
-// remembered here but a snapshot for readers outside of the event loop. A file
-// holds what belongs together: nic.go, vrf.go, vxlan.go, nooverlay.go, host.go,
-// pod.go.
+// All configuration is computed from the state of other plugins. The package only keeps a snapshot
+// for readers outside the event loop. Its files follow the network: nic.go, vrf.go, vxlan.go,
+// nooverlay.go, host.go, pod.go.
 package ipnet

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// addHostInterconnect connects the vswitch with the network stack of the host,
-// where it is not the same: tap-vpp2 (afpacket-vpp2) in the vswitch, vpp1 in the host.
+// addHostInterconnect connects the vswitch to a separate network stack of the host: tap-vpp2
+// (afpacket-vpp2) in the vswitch, vpp1 in the host.
 func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	var vppIPs, linuxIPs []netip.Prefix
 	if err := n.addHostAddresses(config, node); err != nil {
@@ -38,7 +38,7 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	mtu, linuxMAC := node.podMTU, ""
 	if node.stolen != nil {
 		linuxIPs, linuxMAC = node.stolenIPs(), stnHostMAC
-		mtu = max(mtu, uint32(node.stolen.MTU)) // for connections of the host that are older than the theft
+		mtu = max(mtu, uint32(node.stolen.MTU)) // for host connections from before the NIC was stolen
 	}
 	n.attach(config, n.hostAttachment(),
 		&vpp_interfaces.Interface{
@@ -51,7 +51,7 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	return n.addSTN(config, node)
 }
 
-// addHostRoutes configures the routes of one IP version between vswitch and host.
+// addHostRoutes adds the routes of one IP version between vswitch and host.
 func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, inLinux netip.Addr) error {
 	clients, err := f.plan.HostClients(node.id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(clients).String(),
 			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
 	}
-	if node.stolen != nil { // which the host does not have: what it redirects comes to ports there, which VPP translates
+	if node.stolen != nil { // not on the host: VPP translates redirected connections to its ports
 		config.add(&linux_l3.ARPEntry{Interface: n.hostAttachment().linux, IpAddress: inLinux.String(), HwAddress: hostInterconnectMAC(node.id)})
 	}
 	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
@@ -75,7 +75,7 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	return nil
 }
 
-// addHostAddresses routes the addresses that the host has now to it.
+// addHostAddresses routes the host's current addresses to the host.
 func (n *IPNet) addHostAddresses(config values, node *thisNode) error {
 	hostIPs, err := n.hostIPs()
 	if err != nil {
@@ -87,7 +87,6 @@ func (n *IPNet) addHostAddresses(config values, node *thisNode) error {
 	return n.routeHostIPs(config, node, hostIPs)
 }
 
-// routeHostIPs configures the vswitch's routes to addresses of the host.
 func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr) error {
 	for _, f := range node.families {
 		_, inLinux, err := f.plan.HostInterconnect(node.id)
@@ -105,8 +104,8 @@ func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr
 	return nil
 }
 
-// LinksChanged is to be called when addresses of the host may have changed; from any goroutine. A vswitch with a network stack of its own gets its
-// routes to them by an event.
+// LinksChanged reports a possible change of the host's addresses. A vswitch with its own network
+// stack updates its routes by an event. It may be called from any goroutine.
 func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 	if n.caps.HostStackShared || n.thisNode() == nil {
 		return // the first resync reads them
@@ -120,14 +119,14 @@ func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 	}
 }
 
-// routed are the addresses of the host that there are routes to.
+// routed returns the host addresses with routes.
 func (n *IPNet) routed() []netip.Addr {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.routedIPs
 }
 
-// GetHostIPs returns the addresses of the host that a vswitch with a network stack of its own lacks.
+// GetHostIPs returns the host's addresses that a vswitch with its own network stack does not have.
 func (n *IPNet) GetHostIPs() []netip.Addr {
 	node := n.thisNode()
 	if node == nil {
@@ -136,13 +135,13 @@ func (n *IPNet) GetHostIPs() []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(n.routed()), func(ip netip.Addr) bool { return !node.lacks(ip) })
 }
 
-// lacks reports whether an address, of an IP version of the pods, is not one of the vswitch.
+// lacks reports whether the vswitch lacks an address of the pods' IP versions.
 func (node *thisNode) lacks(ip netip.Addr) bool {
 	return slices.ContainsFunc(node.families, func(f family) bool { return f.podSubnet.Addr().Is6() == ip.Is6() }) &&
 		!slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip })
 }
 
-// updateHostAddresses replaces the routes to the former addresses of the host by those to the ones that it has now.
+// updateHostAddresses replaces the routes to the host's previous addresses.
 func (n *IPNet) updateHostAddresses(node *thisNode, txn controller.UpdateOperations) (string, error) {
 	prev, next := make(values), make(values)
 	if err := n.routeHostIPs(prev, node, n.routed()); err != nil {
@@ -170,7 +169,7 @@ func (n *IPNet) updateHostAddresses(node *thisNode, txn controller.UpdateOperati
 	return fmt.Sprintf("route %d new addresses of the host to it, and %d no more", fresh, gone), nil
 }
 
-// HostAddressesChange says that the host has other addresses than those that a vswitch with a network stack of its own leads there.
+// HostAddressesChange reports that the host's addresses differ from the routed ones.
 type HostAddressesChange struct {
 	controller.NonBlocking
 	Addresses []netip.Addr
@@ -186,7 +185,7 @@ func (e *HostAddressesChange) String() string {
 	return fmt.Sprintf("Host Addresses Change: the host has %v", e.Addresses)
 }
 
-// hostIPs lists the addresses of the host, sorted.
+// hostIPs returns the host's addresses, sorted.
 func (n *IPNet) hostIPs() ([]netip.Addr, error) {
 	if n.links == nil {
 		return nil, nil
@@ -219,8 +218,8 @@ func hasAnyPrefix(text string, prefixes ...string) bool {
 	return false
 }
 
-// addNeighborScan makes a vswitch with a network stack of its own forget neighbours that
-// went away; the host's stack does that by rules of its own.
+// addNeighborScan makes a vswitch with its own network stack expire neighbours. The host's stack
+// does this itself.
 func (n *IPNet) addNeighborScan(config values, node *thisNode) {
 	scan := n.config.IPNeighborScan()
 	if !scan.ScanIPNeighbors {

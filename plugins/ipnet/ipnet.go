@@ -18,22 +18,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Capabilities of the vswitch that change what is configured.
+// Capabilities of the vswitch that affect the configuration.
 type Capabilities struct {
-	// HostStackShared: the vswitch is the host's own network stack, so that no
-	// connection between the two is needed.
+	// HostStackShared: the vswitch is the host's network stack, so that no interconnect is needed.
 	HostStackShared bool
-	// MultipleVRFs: pods get a VRF of their own.
+	// MultipleVRFs: pods have their own VRF.
 	MultipleVRFs bool
-	// TAPs: the vswitch makes TAPs. Else VETH pairs lead to pods and to the host.
+	// TAPs: the vswitch supports TAPs. Otherwise VETH pairs connect pods and the host.
 	TAPs bool
-	// SourceGuards: the vswitch checks what pods send.
+	// SourceGuards: the vswitch checks the source addresses of pods.
 	SourceGuards bool
-	// ConnectionLimits: it limits how many connections they open.
+	// ConnectionLimits: the vswitch limits the connections of pods.
 	ConnectionLimits bool
 }
 
-// Config is what IPNet needs of the configuration.
+// Config is the part of the configuration that IPNet needs.
 type Config interface {
 	NodeName() string
 	Resolved() contivconf.Resolved
@@ -46,7 +45,7 @@ type Config interface {
 	PodMTU(nodeIP netip.Addr) uint32
 }
 
-// Nodes knows all nodes.
+// Nodes looks up nodes.
 type Nodes interface {
 	GetNodeID() uint32
 	GetAllNodes() nodesync.Nodes
@@ -54,21 +53,21 @@ type Nodes interface {
 	PublishPodAddresses(ctx context.Context, list []nodesync.PodAddresses) error
 }
 
-// Pods knows the pods, above all those of this node.
+// Pods looks up pods.
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
-	// PodOf returns the pod of a sandbox as Kubernetes knows it.
+	// PodOf returns the Kubernetes pod of a sandbox.
 	PodOf(*podmanager.LocalPod) (*podmanager.Pod, bool)
-	// IsFormer reports whether the pod of a sandbox was made again.
+	// IsFormer reports whether another pod has taken the name of the sandbox's pod.
 	IsFormer(*podmanager.LocalPod) bool
 }
 
-// IPAM knows the addresses.
+// IPAM looks up and assigns addresses.
 type IPAM interface {
 	Plan() ipam.Plan
 	PodSubnet(family *ipam.Plan, node *nodesync.Node) (netip.Prefix, error)
-	// GetPodIPs returns one address of each IP version that pods have.
+	// GetPodIPs returns one address of each IP version of the pods.
 	GetPodIPs(podmanager.PodID) []netip.Addr
 	AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) ([]netip.Addr, error)
 	GetPodCustomIfIPs(id podmanager.PodID, iface, network string) []netip.Addr
@@ -76,7 +75,7 @@ type IPAM interface {
 	Usage() (used, capacity uint64)
 }
 
-// Verifier compares the southbound with what was requested.
+// Verifier compares the southbound with the desired state.
 type Verifier interface {
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
@@ -94,25 +93,25 @@ type IPNet struct {
 
 	mu   sync.RWMutex
 	node *thisNode // nil before the first resync
-	// routedIPs are the addresses of the host that the vswitch has routes to, if it has a network stack of its own.
+	// routedIPs are the host's addresses with routes in a vswitch with its own network stack.
 	routedIPs []netip.Addr
-	// stnKeys are those of the values by which the host and the vswitch share a network card.
+	// stnKeys are the keys of the values by which host and vswitch share a NIC.
 	stnKeys []string
 
-	// served has the addresses of services that pods have.
+	// served holds the service addresses on pods' loopbacks.
 	served map[podmanager.PodID][]netip.Addr
-	// customProblems says why declared interfaces of pods are not made, by their names.
+	// customProblems holds, by pod and interface, the reasons why declared interfaces are not
+	// wired.
 	customProblems map[podmanager.PodID]map[string]string
 }
 
-// New returns the plugin. links may be nil if the host's stack is shared.
+// New returns the plugin. links may be nil if the vswitch shares the host's stack.
 func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, verifier Verifier, links contivconf.HostLinks, log *slog.Logger) *IPNet {
 	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log,
 		served: map[podmanager.PodID][]netip.Addr{}, customProblems: map[podmanager.PodID]map[string]string{}}
 }
 
-// GetNodeIPOf returns the address of this node of an IP version, the zero Prefix
-// if there is none (yet).
+// GetNodeIPOf returns this node's address of an IP version, or the zero Prefix.
 func (n *IPNet) GetNodeIPOf(ipv6 bool) netip.Prefix {
 	if node := n.thisNode(); node != nil {
 		return node.ipOf(ipv6)
@@ -120,7 +119,7 @@ func (n *IPNet) GetNodeIPOf(ipv6 bool) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// GetPodMTU returns the MTU of pods of this node, 0 before the node has an address.
+// GetPodMTU returns the MTU of this node's pods, or 0 before the node has an address.
 func (n *IPNet) GetPodMTU() uint32 {
 	if node := n.thisNode(); node != nil && node.ip().IsValid() {
 		return node.podMTU
@@ -128,8 +127,7 @@ func (n *IPNet) GetPodMTU() uint32 {
 	return 0
 }
 
-// GetMainInterface returns the logical name of the interface that has the node's
-// address.
+// GetMainInterface returns the logical name of the interface with the node's address.
 func (n *IPNet) GetMainInterface() string {
 	if node := n.thisNode(); node != nil {
 		return node.mainInterface
@@ -137,8 +135,7 @@ func (n *IPNet) GetMainInterface() string {
 	return ""
 }
 
-// GetVxlanBVIIfName returns the interface of pods to other nodes, "" if there is
-// none.
+// GetVxlanBVIIfName returns the pods' interface to other nodes, or "".
 func (n *IPNet) GetVxlanBVIIfName() string {
 	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
 		return vxlanBVIName
@@ -146,7 +143,8 @@ func (n *IPNet) GetVxlanBVIIfName() string {
 	return ""
 }
 
-// GetHostInterconnectIfName returns the interface to the network stack of the host, "" if the vswitch has the same.
+// GetHostInterconnectIfName returns the interface to the host's network stack, or "" if it is
+// shared.
 func (n *IPNet) GetHostInterconnectIfName() string {
 	if n.caps.HostStackShared {
 		return ""
@@ -164,9 +162,10 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 	return a.vpp, a.linux, podLoopbackName(pod.ContainerID), true
 }
 
-// OwnNetworks are those by which pods of this node see the node itself if the vswitch has a
-// network stack of its own: the ends of what connects that with the host, and the pods' gateways. Those whose connections the
-// host redirects have another address, for policies to judge them. None before the first resync.
+// OwnNetworks returns the source networks of the node itself as seen by its pods, if the vswitch
+// has its own network stack: both ends of the interconnect, and the pods' gateways. Redirected
+// connections use another address, so that policies apply to them. It is empty before the first
+// resync.
 func (n *IPNet) OwnNetworks() (networks []netip.Prefix, err error) {
 	node := n.thisNode()
 	if node == nil || n.caps.HostStackShared {
@@ -179,14 +178,13 @@ func (n *IPNet) OwnNetworks() (networks []netip.Prefix, err error) {
 		}
 		networks = append(networks, single(inVPP.Addr()), single(inLinux.Addr()), single(f.podGateway.Addr()))
 	}
-	if node.stolen != nil { // the host sends from the node's address
+	if node.stolen != nil { // the host uses the node's address
 		networks = append(networks, node.stolenIPs()...)
 	}
 	return networks, nil
 }
 
-// PodInterfaces maps the logical names of the vswitch's interfaces to the pods of
-// this node that they belong to.
+// PodInterfaces maps the vswitch's logical interface names to this node's pods.
 func (n *IPNet) PodInterfaces() map[string]podmanager.PodID {
 	owners := make(map[string]podmanager.PodID)
 	for id, pod := range n.pods.LocalPods() {
@@ -208,8 +206,7 @@ func (n *IPNet) thisNode() *thisNode {
 
 func (*IPNet) String() string { return "ipnet" }
 
-// HandlesEvent accepts resyncs, the events of pods, their changes in Kubernetes, and updates of
-// other nodes.
+// HandlesEvent accepts resyncs, events and Kubernetes changes of pods, and updates of other nodes.
 func (n *IPNet) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod, *podmanager.PodCustomIfUpdate, *HostAddressesChange:
@@ -222,7 +219,7 @@ func (n *IPNet) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync computes the whole configuration and publishes the node's address.
+// Resync computes the whole configuration and publishes the node's addresses.
 func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	node, err := n.resolve(ctx)
 	if err != nil {
@@ -261,8 +258,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	return n.publishPodAddresses(ctx, podmanager.PodID{})
 }
 
-// publish tells the other nodes the addresses of this one. While there is none,
-// they keep what they know.
+// publish publishes this node's addresses. Without an address, the published ones stay.
 func (n *IPNet) publish(ctx context.Context, node *thisNode) error {
 	if len(node.ips) == 0 {
 		return nil
@@ -270,7 +266,7 @@ func (n *IPNet) publish(ctx context.Context, node *thisNode) error {
 	preferred := node.ip().Addr().Is6()
 	versions := []bool{preferred}
 	if len(node.families) > 1 {
-		versions = append(versions, !preferred) // possibly none: then those of before are withdrawn
+		versions = append(versions, !preferred) // withdraw a previous address, if any
 	}
 	for _, ipv6 := range versions {
 		ofThis := slices.DeleteFunc(slices.Clone(node.ips), func(p netip.Prefix) bool { return p.Addr().Is6() != ipv6 })
@@ -307,11 +303,10 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 	return "", nil
 }
 
-// Revert has nothing to undo: there is no state.
+// Revert does nothing, because the plugin has no state.
 func (*IPNet) Revert(context.Context, controller.Event) error { return nil }
 
-// updateNode replaces the configuration for the node's previous state by the one
-// for its new state.
+// updateNode replaces the configuration for another node's previous state.
 func (n *IPNet) updateNode(ctx context.Context, node *thisNode, event *nodesync.NodeUpdate, txn controller.UpdateOperations) string {
 	prev, next := n.connectivity(ctx, node, event.PrevState), n.connectivity(ctx, node, event.NewState)
 	for key := range prev {

@@ -38,7 +38,7 @@ func vppNode(id uint32, name string, ips ...string) *vppnode.VppNode {
 	return &vppnode.VppNode{Id: id, Name: name, IpAddresses: ips}
 }
 
-// ownStack is a node whose agent says what network stack its vswitch has.
+// ownStack returns a node whose agent reports the network stack of its vswitch.
 func ownStack(own bool, v *vppnode.VppNode) *vppnode.VppNode {
 	v.OwnNetworkStack = &own
 	return v
@@ -66,22 +66,22 @@ func add(t *testing.T, n *plugintest.Node, name, container string) *cni.CNIReply
 	return reply
 }
 
-// The configuration of a node with a pod and another node, for each kind of
-// vswitch, transport and IP version. The golden files are worth reading.
+// The configuration of a node with a pod and another node, for each kind of vswitch, transport and
+// IP version. See the golden files.
 func TestConfiguration(t *testing.T) {
 	others := plugintest.State(
 		vppNode(1, "node1", "192.168.16.1/24"), kubeNode("node1", "192.168.16.1"),
 		vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"),
 		vppNode(3, "node3"), kubeNode("node3", "192.168.16.3"), // not reachable yet
 	)
-	// The host has a NIC of its own; what is the runtime's or the vswitch's is not told to VPP.
+	// The host has its own NIC. Links of the runtime and of the vswitch are hidden from VPP.
 	hostLinks := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.0.0.1/24", "fe80::1/64", "fd00:10::1/64"),
 		plugintest.Link("docker0", "172.17.0.1/16"), plugintest.Link("virbr0", "192.168.122.1/24"), plugintest.Link("vpp1", "172.30.1.2/24")}
 	vppOthers := plugintest.State(
 		ownStack(true, vppNode(1, "node1", "192.168.16.1/24")), kubeNode("node1", "10.0.0.1"),
 		ownStack(true, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "10.0.0.2"),
 		ownStack(true, vppNode(3, "node3")), kubeNode("node3", "10.0.0.3"), // not reachable yet
-		ownStack(true, vppNode(4, "node4", "192.168.16.4/24")), // neither
+		ownStack(true, vppNode(4, "node4", "192.168.16.4/24")), // not reachable either
 	)
 	othersV6 := plugintest.State(
 		vppNode(1, "node1", "fd16::1/64"), kubeNode("node1", "fd16::1"),
@@ -97,7 +97,7 @@ ipamConfig:
 	bothVersions := plugintest.State(
 		vppNode(1, "node1", "192.168.16.1/24", "fd16::1/64"), kubeNode("node1", "192.168.16.1", "fd16::1"),
 		vppNode(2, "node2", "192.168.16.2/24", "fd16::2/64"), kubeNode("node2", "192.168.16.2", "fd16::2"),
-		vppNode(3, "node3", "fd16::3/64"), kubeNode("node3", "fd16::3"), // reached over IPv6 only
+		vppNode(3, "node3", "fd16::3/64"), kubeNode("node3", "fd16::3"), // reachable over IPv6 only
 	)
 	const dualStack = `
 ipamConfig:
@@ -184,7 +184,7 @@ ipamConfig: {nodeInterconnectCIDR: 192.168.16.0/24, defaultGateway: 192.168.16.1
 nodeConfig:
 - {nodeName: node1, gateway: 192.168.16.254, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.101/24}}
 `},
-		// The host's only network card is VPP's, too.
+		// VPP shares the host's only NIC.
 		"vpp-stn": {State: plugintest.State(
 			ownStack(true, vppNode(1, "node1", "192.168.16.1/24")), kubeNode("node1", "192.168.16.1"),
 			ownStack(true, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "192.168.16.2"),
@@ -220,8 +220,7 @@ nodeConfig:
 	}
 }
 
-// Whatever an event adds is what the next resync wants, and what the opposite
-// event removes again.
+// An event has the same result as the next resync, and the opposite event reverts it.
 func TestUpdatesAgreeWithResync(t *testing.T) {
 	for name, options := range map[string]plugintest.NodeOptions{
 		"kernel":     {},
@@ -260,7 +259,7 @@ func TestUpdatesAgreeWithResync(t *testing.T) {
 			for _, step := range steps {
 				step.do()
 				states = append(states, n.Scheduler.Values())
-				n.Options.State = plugintest.State() // the loop has its own, up to date
+				n.Options.State = plugintest.State() // the loop has its own current state
 				resyncAsIs(t, n)
 				if diff := plugintest.Diff(states[len(states)-1], n.Scheduler.Values()); diff != "" {
 					t.Errorf("%s: a resync differs (-update +resync):\n%s", step.name, diff)
@@ -276,7 +275,7 @@ func TestUpdatesAgreeWithResync(t *testing.T) {
 	}
 }
 
-// resyncAsIs computes everything anew from the state that the loop holds.
+// resyncAsIs runs a resync with the loop's state.
 func resyncAsIs(t *testing.T, n *plugintest.Node) {
 	t.Helper()
 	if err := n.Loop.PushEvent(ctx, &upstreamResync{}); err != nil {
@@ -291,8 +290,7 @@ func (*upstreamResync) Name() string                   { return "Test Resync" }
 func (*upstreamResync) String() string                 { return "Test Resync" }
 func (*upstreamResync) Method() controller.EventMethod { return controller.UpstreamResync }
 
-// A vswitch with a network stack of its own gets routes to the addresses of the host when they come, and loses them when they go: as a
-// resync has them.
+// Routes of a vswitch with its own network stack follow the host's addresses, as after a resync.
 func TestRoutesFollowAddressesOfTheHost(t *testing.T) {
 	links := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.9.9.9/24")}
 	const at = 1
@@ -324,7 +322,6 @@ func TestRoutesFollowAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// The network between another host and its vswitch is reached where there is one.
 func TestRouteToTheHostNetworkOfAnotherNode(t *testing.T) {
 	const vpp = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.101/24}}]"
 	unknown, known := vppNode(2, "node2", "192.168.16.102/24"), vppNode(2, "node2", "192.168.16.2/24")
@@ -494,8 +491,7 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// A node whose address is leased by DHCP starts without it, and connects to the
-// others once it has one.
+// A node whose address comes from DHCP starts without it and connects once it has a lease.
 func TestNodeWaitsForItsLease(t *testing.T) {
 	for name, caps := range map[string]*ipnet.Capabilities{"kernel": &plugintest.Kernel, "vpp": &plugintest.VPP} {
 		t.Run(name, func(t *testing.T) {
@@ -513,9 +509,8 @@ nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: 
 	}
 }
 
-// What DHCP leases is an address of the link: it becomes the node's in etcd and the
-// source of tunnels, another one takes its place, and while there is none, the
-// network stays as it was.
+// A leased address becomes the node's address in etcd and the source of tunnels. Another one
+// replaces it. Without a lease, the network stays unchanged.
 func TestLeasesChangeTheNodeAddress(t *testing.T) {
 	links := plugintest.Links{plugintest.Link("eth0")}
 	n := plugintest.StartNode(t, plugintest.NodeOptions{
@@ -537,7 +532,7 @@ func TestLeasesChangeTheNodeAddress(t *testing.T) {
 		}
 		n.ContivConf.LinksChanged(ctx)
 		if step.want == "" {
-			continue // the next step shows that nothing was done
+			continue // the next step checks that nothing changed
 		}
 		select {
 		case <-committed:
@@ -556,7 +551,6 @@ func TestLeasesChangeTheNodeAddress(t *testing.T) {
 	}
 }
 
-// A node that cannot have an address ends with a message that says what to do.
 func TestNodeWithoutAddress(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true, Links: plugintest.Links{plugintest.Link("eth0", "fe80::1/64")}})
 	err := n.IPNet.Resync(ctx, &controller.DBResync{}, nil, 1, plugintest.Txn{})
@@ -565,8 +559,7 @@ func TestNodeWithoutAddress(t *testing.T) {
 	}
 }
 
-// With external IPAM, Kubernetes says where pods are, and another IPAM plugin
-// which address each has.
+// With external IPAM, Kubernetes assigns pod subnets and another plugin the pods' addresses.
 func TestExternalIPAM(t *testing.T) {
 	withCIDR := func(n *node.Node, cidr string) *node.Node { n.Pod_CIDR = cidr; return n }
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "ipamConfig: {useExternalIPAM: true}", State: plugintest.State(
@@ -595,7 +588,7 @@ func TestExternalIPAM(t *testing.T) {
 	}
 }
 
-// What the configuration says wins over what the vswitch can do.
+// The configuration overrides the vswitch's capability.
 func TestHowPodsAreAttached(t *testing.T) {
 	const nic = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]\n"
 	for name, test := range map[string]struct {
@@ -626,7 +619,7 @@ func TestHowPodsAreAttached(t *testing.T) {
 	}
 }
 
-// The devices of VETH pairs are named after the first characters of container IDs.
+// VETH devices are named after truncated container IDs.
 func TestDevicesOfPodsMustDiffer(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Caps: &plugintest.VPPWithoutTAPs,
 		Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]"})

@@ -11,33 +11,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Logical names of interfaces and bridge domains. Users know them.
+// Logical names of interfaces and bridge domains. They are part of the user interface.
 const (
 	podGatewayName  = "podGwLoop"
 	vxlanBVIName    = "vxlanBVI"
 	vxlanBDName     = "vxlanBD"
 	loopbackNICName = "loopbackNIC"
-	// hostDeviceName is the host's device of its connection to the vswitch.
+	// hostDeviceName is the host's device of the interconnect.
 	hostDeviceName = "vpp1"
 	defaultNetwork = "default"
 )
 
-// maxLogicalName is the longest logical name that all vswitches can store.
+// maxLogicalName is the maximal length of logical names in all vswitches.
 const maxLogicalName = 63
 
 func trim(name string) string { return name[:min(len(name), maxLogicalName)] }
 
-// maxDeviceName is the longest name that Linux gives a device.
+// maxDeviceName is the maximal length of device names in Linux.
 const maxDeviceName = 15
 
-// vethDevice is the device on the node of a pod that is connected by a VETH pair.
+// vethDevice returns the host's device of a VETH pair to a pod.
 func vethDevice(containerID string) string { return containerID[:min(len(containerID), maxDeviceName)] }
 
 func podLoopbackName(containerID string) string { return trim("linux-loop-" + containerID) }
 
 func tunnelName(nodeID uint32) string { return fmt.Sprintf("vxlan-%s-%d", defaultNetwork, nodeID) }
 
-// numberedMAC returns a hardware address with the node's ID in its last 4 bytes.
+// numberedMAC returns a MAC address that ends with the node's ID.
 func numberedMAC(first, second byte, nodeID uint32) string {
 	mac := net.HardwareAddr{first, second, 0, 0, 0, 0}
 	binary.BigEndian.PutUint32(mac[2:], nodeID)
@@ -46,11 +46,10 @@ func numberedMAC(first, second byte, nodeID uint32) string {
 
 func hostInterconnectMAC(nodeID uint32) string { return numberedMAC(0x34, 0x3c, nodeID) }
 
-// OverlayMAC returns the hardware address that a node has for the others, behind its tunnel.
+// OverlayMAC returns the MAC address of a node inside the overlay.
 func OverlayMAC(nodeID uint32) string { return numberedMAC(0x12, 0x2b, nodeID) }
 
-// podMACs returns the hardware addresses of both ends of a pod's interface;
-// customIf is "" for its main one.
+// podMACs returns the MAC addresses of a pod's interface. customIf is "" for the main one.
 func podMACs(containerID, customIf string) (inPod, inVPP string) {
 	h := fnv.New32a()
 	h.Write([]byte(containerID + "/" + customIf))
@@ -61,7 +60,7 @@ func podMACs(containerID, customIf string) (inPod, inVPP string) {
 	return inPod, mac.String()
 }
 
-// values is northbound configuration: key -> value.
+// values is northbound configuration by key.
 type values map[string]proto.Message
 
 func (v values) add(messages ...proto.Message) {

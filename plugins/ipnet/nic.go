@@ -14,8 +14,7 @@ var rxModes = map[string]vpp_interfaces.Interface_RxMode_Type{
 	"adaptive":  vpp_interfaces.Interface_RxMode_ADAPTIVE,
 }
 
-// addNICs configures the interfaces that existed before the vswitch, and the
-// default route.
+// addNICs configures preexisting interfaces and the default route.
 func (n *IPNet) addNICs(config values, node *thisNode) {
 	if node.mainInterface == loopbackNICName {
 		config.add(&vpp_interfaces.Interface{
@@ -36,8 +35,8 @@ func (n *IPNet) addNICs(config values, node *thisNode) {
 	}
 }
 
-// interfaceTo returns the interface on whose network a gateway is: another one than
-// the main one only if it is configured so.
+// interfaceTo returns the interface to a gateway: the main one unless another one is configured in
+// the gateway's network.
 func (n *IPNet) interfaceTo(node *thisNode, gateway netip.Addr) string {
 	contains := func(p netip.Prefix) bool { return p.Contains(gateway) }
 	if slices.ContainsFunc(node.ips, contains) {
@@ -61,7 +60,6 @@ func (n *IPNet) nic(node *thisNode, name string, addresses []netip.Prefix, dhcp 
 	return nic
 }
 
-// rxModes applies the configured mode to all queues.
 func (n *IPNet) rxModes() []*vpp_interfaces.Interface_RxMode {
 	mode, configured := rxModes[n.config.Interfaces().InterfaceRxMode]
 	if !configured {
@@ -78,7 +76,7 @@ func texts(prefixes []netip.Prefix) []string {
 	return list
 }
 
-// anyNetwork is the destination of a default route, of the address's IP version.
+// anyNetwork returns the destination of the default route of the address's IP version.
 func anyNetwork(addr netip.Addr) netip.Prefix {
 	if addr.Is6() {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -86,5 +84,4 @@ func anyNetwork(addr netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// single is the network of one address.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

@@ -8,16 +8,16 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 )
 
-// NodeAddresses returns the addresses of a node with an ID, sorted: those that Kubernetes knows, those of the vswitch, the gateways of
-// its pods, its end of the overlay, and both ends of the connection between vswitch and host. Addresses that stand for clients
-// outside are not among them.
+// NodeAddresses returns all addresses of a node with an ID, sorted: from Kubernetes, of the
+// vswitch, the pod gateways, the overlay, and both ends of the interconnect. It excludes addresses
+// that stand for external clients.
 func (n *IPNet) NodeAddresses(node *nodesync.Node) []netip.Addr {
 	list := slices.Clone(node.MgmtIPs)
 	for _, p := range node.VPPIPs {
 		list = append(list, p.Addr())
 	}
 	add := func(p netip.Prefix, err error) {
-		if err == nil && p.IsValid() { // a node that does not fit into a network has no address there
+		if err == nil && p.IsValid() { // a node outside the address plan has none
 			list = append(list, p.Addr())
 		}
 	}

@@ -8,9 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// However a node gets its configuration, from contiv.conf at the start or from a
-// NodeConfig in etcd while it runs, all plugins make the same of it; and nothing is
-// left when the NodeConfig goes.
+// The section in contiv.conf and a NodeConfig in etcd have the same effect in all plugins. Nothing
+// remains of a deleted NodeConfig.
 func TestNodeConfigIsLikeTheSectionOfTheFile(t *testing.T) {
 	const options = "crdNodeConfigurationDisabled: false\nnatExternalTraffic: false\n"
 	links := plugintest.Links{plugintest.Link("eth0", "192.168.16.1/24"), plugintest.Link("eth1", "192.168.17.1/24"), plugintest.Link("eth2")}

@@ -19,7 +19,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// wiring is the network of one pod.
 type wiring struct {
 	config    values
 	iface     podmanager.PodInterface
@@ -29,19 +28,18 @@ type wiring struct {
 	loopback  string
 	container string
 	custom    []customIf
-	guards    []*guard.SourceGuard // none: the vswitch has none; the first is that of the main interface
-	refused   []string             // sources, and why
+	guards    []*guard.SourceGuard // of the main interface first; empty if unsupported
+	refused   []string             // rejected sources with reasons
 }
 
-// keys of the northbound values, sorted.
 func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 
-// wiring computes the network of a pod that has addresses.
+// wiring computes the network of a pod with addresses.
 //
 //	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
 //	vswitch   vpp-tap-<cid> (afpacketveth2-<cid>), borrows the gateway's address; ARP of and route to the pod
 //
-// All but the interfaces is there once for each IP version. See custom.go for further interfaces.
+// Everything except the interfaces exists once per IP version. custom.go adds further interfaces.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
 	var annotations map[string]string
 	if p, known := n.pods.PodOf(pod); known {
@@ -50,7 +48,7 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 	return n.wiringWith(node, pod, annotations)
 }
 
-// wiringWith is the same for a pod with other annotations than podmanager knows.
+// wiringWith is wiring with the given annotations.
 func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations map[string]string) (*wiring, error) {
 	ips := n.ipam.GetPodIPs(pod.ID)
 	if len(ips) == 0 {
@@ -98,8 +96,8 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 	return w, nil
 }
 
-// guard lets a pod send only from the addresses of its interfaces, and more. The interfaces
-// wait for that.
+// guard restricts the sources of a pod to its addresses and more. The interfaces depend on the
+// guard.
 func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
 	if !n.caps.SourceGuards {
 		return
@@ -137,8 +135,8 @@ func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
 	}
 }
 
-// PodLoopback is the one value of a pod's wiring that is in its namespace alone: nothing on the
-// node's side shows that it exists, or removes it.
+// PodLoopback returns the only value of a pod's wiring without an effect on the node's side, where
+// neither its existence nor its removal shows.
 func PodLoopback(pod *podmanager.LocalPod) *linux_interfaces.Interface {
 	return &linux_interfaces.Interface{
 		Name: podLoopbackName(pod.ContainerID), Type: linux_interfaces.Interface_LOOPBACK, Namespace: namespaceOf(pod), Enabled: true,
@@ -173,8 +171,7 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	return fmt.Sprintf("wire pod %v with %s", pod.ID, strings.Join(texts(w.iface.IPs), ", ")), nil
 }
 
-// checkNames makes sure that no other pod has the same interfaces: container IDs
-// are cut to the length of logical names.
+// checkNames rejects a pod whose truncated container ID collides with another pod's.
 func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 	for id, other := range n.pods.LocalPods() {
 		if id != pod.ID && podLoopbackName(other.ContainerID) == podLoopbackName(pod.ContainerID) {
@@ -189,8 +186,7 @@ func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 	return nil
 }
 
-// deletePod removes the wiring of the event's container, if it still is the
-// pod's.
+// deletePod removes the wiring of the event's container unless the pod has another one.
 func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager.DeletePod, txn controller.UpdateOperations) (string, error) {
 	pod, known := n.pods.LocalPod(event.Pod)
 	if !known || pod.ContainerID != event.ContainerID {
@@ -210,7 +206,7 @@ func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager
 	return fmt.Sprintf("unwire pod %v", pod.ID), err
 }
 
-// checkPod reads the pod's values back. Nothing is changed.
+// checkPod reads the pod's values back without changing anything.
 func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.CheckPod) error {
 	pod, known := n.pods.LocalPod(event.Pod)
 	if !known || pod.ContainerID != event.ContainerID {

@@ -12,13 +12,13 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// Paths that the handlers are meant for.
+// Paths of the handlers.
 const (
 	IPAMURL = "/contiv/v1/ipam"
 	PodsURL = "/contiv/v1/pods"
 )
 
-// IPAMReport is the answer of GET /contiv/v1/ipam.
+// IPAMReport is the response of GET /contiv/v1/ipam.
 type IPAMReport struct {
 	NodeID            uint32                `json:"nodeId"`
 	NodeName          string                `json:"nodeName"`
@@ -30,17 +30,17 @@ type IPAMReport struct {
 	PodGateway    string `json:"podGateway"`
 	VxlanIP       string `json:"vxlanIP,omitempty"`
 	NATLoopbackIP string `json:"natLoopbackIP"`
-	// PodIPsUsed and PodIPsTotal count pods that have and could have addresses.
+	// PodIPsUsed and PodIPsTotal count the used and all addresses for pods.
 	PodIPsUsed  uint64 `json:"podIPsUsed"`
 	PodIPsTotal uint64 `json:"podIPsTotal"`
 
-	// Second is about the other IP version, in a dual-stack cluster.
+	// Second describes the other IP version of a dual-stack cluster.
 	Second *FamilyReport `json:"second,omitempty"`
 }
 
-// FamilyReport tells the addresses of one IP version.
+// FamilyReport holds the addresses of one IP version.
 type FamilyReport struct {
-	// NodeIP is empty if the node has no address of this version.
+	// NodeIP is empty if the node has none.
 	NodeIP            string `json:"nodeIP,omitempty"`
 	PodSubnetThisNode string `json:"podSubnetThisNode"`
 	VppHostNetwork    string `json:"vppHostNetwork,omitempty"`
@@ -64,10 +64,10 @@ func (node *thisNode) report(f *family) *FamilyReport {
 	return report
 }
 
-// PodsReport is the answer of GET /contiv/v1/pods: the pods wired on this node.
+// PodsReport is the response of GET /contiv/v1/pods: the pods wired on this node.
 type PodsReport struct {
 	Node string `json:"node"`
-	// Pods sorted by namespace and name.
+	// Sorted by namespace and name.
 	Pods []PodReport `json:"pods"`
 }
 
@@ -77,16 +77,16 @@ type PodReport struct {
 	Namespace   string `json:"namespace"`
 	ContainerID string `json:"containerID"`
 	NetNS       string `json:"netns"`
-	// UID of the pod; empty if it is not known.
+	// UID of the pod, or "" if unknown.
 	UID string `json:"uid,omitempty"`
-	// Former: in Kubernetes, another pod has the name.
+	// Former means that another pod has the name in Kubernetes.
 	Former bool `json:"former,omitempty"`
 
 	// IPs with prefix lengths.
 	IPs []string `json:"ips"`
-	// Gateway belongs to the first of IPs.
+	// Gateway of the first of IPs.
 	Gateway string `json:"gateway"`
-	// Interface is the name inside of the pod.
+	// Interface name inside the pod.
 	Interface string `json:"interface"`
 	MAC       string `json:"mac"`
 	MTU       uint32 `json:"mtu"`
@@ -95,26 +95,26 @@ type PodReport struct {
 	VPPInterface   string `json:"vppInterface"`
 	LinuxInterface string `json:"linuxInterface"`
 	Loopback       string `json:"loopback"`
-	// CustomInterfaces are those that the pod declares beside its main one, Refused what of that cannot be.
+	// CustomInterfaces are the declared interfaces. Refused lists the rejected declarations.
 	CustomInterfaces []CustomIfReport `json:"customInterfaces,omitempty"`
 	Refused          []string         `json:"refused,omitempty"`
-	// Keys of the northbound values that wire the pod, sorted.
+	// Keys of the pod's northbound values, sorted.
 	Keys []string `json:"keys"`
 }
 
 // CustomIfReport describes a custom interface of a pod.
 type CustomIfReport struct {
-	// Name inside of the pod.
+	// Name inside the pod.
 	Name    string `json:"name"`
 	Type    string `json:"type"`
 	Network string `json:"network"`
-	// IPs without prefix lengths, none in the network "stub".
+	// IPs without prefix lengths. The network "stub" has none.
 	IPs          []string `json:"ips,omitempty"`
 	MAC          string   `json:"mac"`
 	VPPInterface string   `json:"vppInterface"`
-	// ServiceEndpoint: services reach the pod here.
+	// ServiceEndpoint means that services reach the pod here.
 	ServiceEndpoint bool `json:"serviceEndpoint,omitempty"`
-	// Problem says why the interface is not there, "" if it is.
+	// Problem is the reason why the interface does not exist, or "".
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -156,8 +156,7 @@ func (n *IPNet) IPAMReport() (IPAMReport, error) {
 	return report, nil
 }
 
-// PodsReport describes the pods of this node. A pod that is just being added or
-// removed may be missing.
+// PodsReport describes this node's pods. It may omit a pod that is being added or removed.
 func (n *IPNet) PodsReport() (PodsReport, error) {
 	node := n.thisNode()
 	if node == nil {
@@ -192,7 +191,7 @@ func (n *IPNet) PodsHandler() http.Handler {
 	return handler(http.StatusServiceUnavailable, n.PodsReport)
 }
 
-// handler serves a report; errors get the status.
+// handler serves a report, and errors with the status.
 func handler[T any](status int, report func() (T, error)) http.Handler {
 	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := report()

@@ -11,10 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Serve gives a pod of this node the addresses of services whose packets reach it untranslated: it has
-// them on its loopback, and may send from them. It returns the values that the pod has now instead
-// of those of its wiring; the same for a wiring that is computed later. It must be called from the
-// event loop, after IPNet has handled the event.
+// Serve assigns service addresses to the loopback of a pod of this node, for packets that arrive
+// untranslated, and permits them as sources. It returns the pod's new values; later wirings include
+// them. Call it from the event loop after IPNet has handled the event.
 func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto.Message, error) {
 	n.mu.Lock()
 	before := n.served[id]
@@ -43,7 +42,6 @@ func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto
 	return changed, nil
 }
 
-// addServed adds the addresses that the pod serves.
 func (n *IPNet) addServed(id podmanager.PodID, loopback *linux_interfaces.Interface) (more []netip.Addr) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -13,16 +13,15 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// SourcesAnnotation of a pod names addresses that it sends from besides its own,
-// separated by commas. They must be in networks of the option podAllowedSources.
+// SourcesAnnotation lists additional source addresses of a pod, separated by commas. They must be
+// in networks of the option podAllowedSources.
 const SourcesAnnotation = "contivpp.io/allowed-sources"
 
-// maxSources bounds how many addresses a pod may add.
+// maxSources limits the additional addresses of a pod.
 const maxSources = 32
 
-// moreSources are the addresses that a pod may send from besides its own: those that its
-// annotation names, the administrator permits to pods, and no node has. refused says why
-// others are none of them.
+// moreSources returns the additional source addresses of an annotation that the administrator
+// permits and no node has. refused lists the others with reasons.
 func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Addr, refused []string) {
 	refuse := func(why string, args ...any) { refused = append(refused, fmt.Sprintf(why, args...)) }
 	for part := range strings.SplitSeq(annotation, ",") {
@@ -47,14 +46,12 @@ func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Ad
 	return addrs, refused
 }
 
-// warnOfSources logs what of a pod's annotation has no effect.
 func (n *IPNet) warnOfSources(w *wiring, id podmanager.PodID) {
 	if len(w.refused) > 0 {
 		n.log.Warn("The pod may not send from all addresses of its annotation", "pod", id, "annotation", SourcesAnnotation, "refused", strings.Join(w.refused, "; "))
 	}
 }
 
-// isOfNode reports whether a node has the address.
 func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
 	has := func(p netip.Prefix) bool { return p.Addr() == addr }
 	if slices.ContainsFunc(node.ips, has) {
@@ -68,7 +65,7 @@ func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
 	return false
 }
 
-// podChanged changes the guard of a pod whose annotation was changed.
+// podChanged updates the guard of a pod after a change of its annotation.
 func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, txn controller.UpdateOperations) (string, error) {
 	prev, _ := event.PrevValue.(*pod.Pod)
 	next, _ := event.NewValue.(*pod.Pod)
@@ -102,7 +99,7 @@ func (w *wiring) putGuards(txn controller.UpdateOperations) {
 	}
 }
 
-// nodeTakesSources takes addresses that nodes have got from pods that could send from them.
+// nodeTakesSources withdraws addresses from pods that a node has got.
 func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations) {
 	for _, local := range n.pods.LocalPods() {
 		p, known := n.pods.PodOf(local)

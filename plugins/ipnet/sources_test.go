@@ -16,7 +16,7 @@ func annotated(addresses string) *pod.Pod {
 	return &pod.Pod{Name: "web", Namespace: "default", Annotations: map[string]string{ipnet.SourcesAnnotation: addresses}}
 }
 
-// sources are what the guard of the pod in container c1 has.
+// sources returns the addresses in the guard of container c1's pod.
 func sources(t *testing.T, n *plugintest.Node) []string {
 	t.Helper()
 	g, ok := n.Scheduler.Values()["config/contiv/guard/v1/source/vpp-tap-c1"].(*guard.SourceGuard)
@@ -65,7 +65,6 @@ func TestAllowedSources(t *testing.T) {
 	}
 }
 
-// What Kubernetes tells later counts at once, and changes nothing else.
 func TestAllowedSourcesChange(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "podAllowedSources: 10.200.0.0/16"})
 	if _, err := n.Server.Add(ctx, request("web", "c1")); err != nil {
@@ -93,7 +92,6 @@ func TestAllowedSourcesChange(t *testing.T) {
 	want()
 }
 
-// An address that a node gets is no pod's any more.
 func TestAllowedSourceBecomesNode(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "podAllowedSources: 192.168.16.0/24", State: plugintest.State(annotated("192.168.16.2"))})
 	if _, err := n.Server.Add(ctx, request("web", "c1")); err != nil {

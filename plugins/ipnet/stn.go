@@ -14,25 +14,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A node whose only network card is VPP's, too, has its address on both sides. VPP handles what is
-// for itself, the overlay above all, and hands the rest to the host:
+// If VPP uses the node's only NIC, host and VPP share its address. VPP handles its own packets,
+// mainly the overlay, and passes the rest to the host:
 //
-//	network ── NIC 192.168.16.1/24 ── VPP ── rule: 192.168.16.1, whatever VPP does not know ──> host
+//	network ── NIC 192.168.16.1/24 ── VPP ── rule: 192.168.16.1, unless VPP knows the port ───> host
 //	                                   └──── proxy ARP for 192.168.16.0/24 <──────────────────── host
 //
 //	host   vpp1 192.168.16.1/32
 //	       192.168.16.0/24 dev vpp1                          metric one higher than
-//	       default via 192.168.16.254 dev vpp1               it was: see package stn
+//	       default via 192.168.16.254 dev vpp1               before: see package stn
 
-// stnHostMAC is the hardware address to which VPP sends what it hands to the host.
+// stnHostMAC is the destination MAC address of packets that VPP passes to the host.
 const stnHostMAC = "00:00:00:00:00:02"
 
-// stnMetric is how much higher than those of the card the metrics of the host's routes through
-// the interconnect are, so that both can exist.
+// stnMetric is added to the metrics of the host's routes, so that they can coexist with the NIC's.
 const stnMetric = 1
 
-// GetSTN returns the network card that is stolen from the host, the IP versions that the vswitch
-// serves of it, and the keys of the values that must be in effect for that; "" if there is none.
+// GetSTN returns the name of the stolen NIC, the IP versions that the vswitch serves on it, and the
+// keys of the values that must be in effect for that. The name is "" without a stolen NIC.
 func (n *IPNet) GetSTN() (name string, ipVersions []uint32, keys []string) {
 	n.mu.RLock()
 	node, keys := n.node, n.stnKeys
@@ -50,10 +49,9 @@ func (n *IPNet) GetSTN() (name string, ipVersions []uint32, keys []string) {
 	return node.stolen.Name, ipVersions, keys
 }
 
-// HostInterconnect returns the name of the vswitch's interface that leads to the host.
+// HostInterconnect returns the vswitch's interface to the host.
 func (n *IPNet) HostInterconnect() string { return n.hostAttachment().vpp }
 
-// addSTN configures how VPP and the host share a card.
 func (n *IPNet) addSTN(config values, node *thisNode) error {
 	if node.stolen == nil {
 		return nil
@@ -94,11 +92,11 @@ func (n *IPNet) addSTN(config values, node *thisNode) error {
 	return nil
 }
 
-// addStolenRoute configures a route of the host on both sides.
+// addStolenRoute adds a route of the host on both sides.
 func (n *IPNet) addStolenRoute(config values, node *thisNode, r contivconf.StolenRoute, inVPP netip.Addr) {
 	onHost := &linux_l3.Route{OutgoingInterface: n.hostAttachment().linux, Scope: linux_l3.Route_GLOBAL, DstNetwork: r.Destination.String(), Metric: r.Metric + stnMetric}
 	switch {
-	case r.Destination.Addr().Is6(): // VPP answers for its own address only
+	case r.Destination.Addr().Is6(): // VPP only answers for its own IPv6 address
 		onHost.GwAddr = inVPP.String()
 	case r.NextHop.IsValid():
 		onHost.GwAddr = r.NextHop.String()
@@ -117,7 +115,7 @@ func (n *IPNet) addStolenRoute(config values, node *thisNode, r contivconf.Stole
 	config.add(inVSwitch)
 }
 
-// hostRange are the addresses that hosts of a network may have; nil if there are no others.
+// hostRange returns the range of host addresses in a network, or nil if it is empty.
 func hostRange(p netip.Prefix, vrf uint32) *vpp_l3.ProxyARP_Range {
 	if p.IsSingleIP() {
 		return nil
@@ -129,8 +127,8 @@ func hostRange(p netip.Prefix, vrf uint32) *vpp_l3.ProxyARP_Range {
 	return &vpp_l3.ProxyARP_Range{FirstIpAddr: first.String(), LastIpAddr: last.String(), VrfId: vrf}
 }
 
-// stolenIPs are the node's addresses as the host has them, without networks, which are those of
-// the card.
+// stolenIPs returns the node's addresses as single addresses on the host. The NIC has their
+// networks.
 func (node *thisNode) stolenIPs() (list []netip.Prefix) {
 	for _, p := range node.ips {
 		list = append(list, single(p.Addr()))

@@ -13,48 +13,45 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 )
 
-// thisNode is what a resync finds out about this node. Immutable.
+// thisNode is the result of a resync for this node. It is immutable.
 type thisNode struct {
 	id uint32
-	// ips are the addresses at which other nodes reach this one, the preferred one
-	// first; none while there is none.
+	// ips are this node's addresses for other nodes, the preferred one first. It may be empty.
 	ips []netip.Prefix
-	// assigned are those of ips that the vswitch is to have assigned; it has the
-	// others already.
+	// assigned are the ips to assign to the vswitch, which already has the others.
 	assigned []netip.Prefix
-	// mainInterface is the logical name of the interface with the addresses.
+	// mainInterface is the logical name of the interface with ips.
 	mainInterface string
 	useDHCP       bool
-	// gateways of the default routes to be made.
+	// gateways of default routes to add.
 	gateways []netip.Addr
 
-	// families has an entry for each IP version of the pods; the first is that of
-	// their first addresses.
+	// families holds the pods' IP versions, the primary one first.
 	families []family
 	podMTU   uint32
 
 	mainVRF, podVRF uint32
 
-	// stolen is the host's network card that it shares with the vswitch; nil: there is none.
+	// stolen is the NIC shared with the host, or nil.
 	stolen *contivconf.Stolen
 }
 
-// family is what a node has of one IP version.
+// family holds this node's addresses of one IP version.
 type family struct {
 	plan       ipam.Plan
 	podSubnet  netip.Prefix
 	podGateway netip.Prefix
-	vxlanIP    netip.Prefix // only with VXLAN
+	vxlanIP    netip.Prefix // VXLAN only
 }
 
 func (f *family) isIPv6() bool { return f.podSubnet.Addr().Is6() }
 
-// hasIPv4 reports whether pods have IPv4 addresses: DHCP serves IPv4 only.
+// hasIPv4 reports whether pods have IPv4 addresses. DHCP only serves IPv4.
 func (node *thisNode) hasIPv4() bool {
 	return slices.ContainsFunc(node.families, func(f family) bool { return !f.isIPv6() })
 }
 
-// ip returns the preferred address of the node, the zero Prefix if there is none.
+// ip returns the preferred address, or the zero Prefix.
 func (node *thisNode) ip() netip.Prefix {
 	if len(node.ips) == 0 {
 		return netip.Prefix{}
@@ -62,12 +59,9 @@ func (node *thisNode) ip() netip.Prefix {
 	return node.ips[0]
 }
 
-// ipOf returns the node's address of an IP version, the zero Prefix if there is
-// none.
 func (node *thisNode) ipOf(ipv6 bool) netip.Prefix { return ofVersion(node.ips, ipv6) }
 
-// ofVersion returns the first address of an IP version, the zero Prefix if there
-// is none.
+// ofVersion returns the first address of an IP version, or the zero Prefix.
 func ofVersion(addresses []netip.Prefix, ipv6 bool) netip.Prefix {
 	for _, p := range addresses {
 		if p.Addr().Is6() == ipv6 {
@@ -93,8 +87,7 @@ func (node *thisNode) vxlanIPs() []netip.Prefix {
 	return ips
 }
 
-// resolve computes what the resync is about. Errors that a restart cannot mend
-// any better than a resync are not fatal.
+// resolve computes this node's addresses. Errors that a restart would not fix are not fatal.
 func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 	plan, routing := n.ipam.Plan(), n.config.Routing()
 	node := &thisNode{id: n.nodes.GetNodeID(), mainVRF: routing.MainVRFID, podVRF: routing.PodVRFID}
@@ -126,8 +119,7 @@ func (n *IPNet) resolve(ctx context.Context) (*thisNode, error) {
 	return node, nil
 }
 
-// podMTU leaves room for the transport over IPv6 if another node may be reached
-// that way.
+// podMTU leaves room for IPv6 transport if any node may be reached over IPv6.
 func (n *IPNet) podMTU(node *thisNode) uint32 {
 	mtu := n.config.PodMTU(node.ip().Addr())
 	for _, ip := range node.ips {
@@ -136,10 +128,9 @@ func (n *IPNet) podMTU(node *thisNode) uint32 {
 	return mtu
 }
 
-// resolveNodeIPs takes the configured addresses, else those computed from the node
-// interconnect, else those that the main link already has. In a dual-stack
-// cluster this is done for each IP version; one without an address is
-// no mistake.
+// resolveNodeIPs uses configured addresses, then those computed from the node interconnect, then
+// those of the main link. In a dual-stack cluster, each IP version is resolved separately and may
+// be missing.
 func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	resolved := n.config.Resolved()
 	node.mainInterface, node.useDHCP, node.gateways = resolved.Main.Name, resolved.Main.UseDHCP, resolved.RouteGateways

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 )
 
-// addVRFs configures the VRFs and what is routed from one to the other.
+// addVRFs configures the VRFs and the routes between them.
 //
 //	pod VRF   default ──────────────────────────> main VRF
-//	          pods of all nodes, unless known: dropped, lest they go in circles
+//	          pods of all nodes, unless known: dropped, to avoid loops
 //	main VRF  pods (of all nodes with VXLAN) ───> pod VRF
 func (n *IPNet) addVRFs(config values, node *thisNode) {
 	for i := range node.families {
@@ -63,7 +63,7 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 			vpp_l3.VrfTable_IPV4: "IPv4", vpp_l3.VrfTable_IPV6: "IPv6"}[protocol], Protocol: protocol})
 	}
 	table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV4)
-	ipv6 := n.config.Routing().UseSRv6ForServices // segments are IPv6, whatever they carry
+	ipv6 := n.config.Routing().UseSRv6ForServices // segments are always IPv6
 	for _, f := range node.families {
 		if f.isIPv6() {
 			ipv6 = true
@@ -77,8 +77,8 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 	}
 }
 
-// addPodGateway configures the interface that has the pods' gateway addresses; the
-// interfaces of pods borrow them.
+// addPodGateway configures the interface with the pods' gateway addresses, which pod interfaces
+// borrow.
 func (n *IPNet) addPodGateway(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: podGatewayName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,

@@ -15,14 +15,13 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 )
 
-// vxlanVNI is the network identifier of the pods' default network.
+// vxlanVNI is the VNI of the pods' default network.
 const vxlanVNI = 10
 
-// vxlanSplitHorizon is the group of all interfaces of the bridge domain: what came
-// from one tunnel must not go into another.
+// vxlanSplitHorizon is the group of all bridge domain interfaces, between which packets are not
+// forwarded.
 const vxlanSplitHorizon = 1
 
-// addTransport configures the connections to all other nodes.
 func (n *IPNet) addTransport(ctx context.Context, config values, node *thisNode) {
 	n.addTransportBase(config, node)
 	for name, other := range n.nodes.GetAllNodes() {
@@ -32,16 +31,14 @@ func (n *IPNet) addTransport(ctx context.Context, config values, node *thisNode)
 	}
 }
 
-// addTransportBase configures what all connections have in common.
 func (n *IPNet) addTransportBase(config values, node *thisNode) {
 	if n.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
 		n.addVXLANBridge(config, node)
 	}
 }
 
-// connectivity configures the connection to another node; nothing if it cannot
-// be reached. A node that does not fit into the address plan is reported, and
-// must not harm the others.
+// connectivity returns the configuration for another node, nil if it is unreachable. It logs a node
+// outside the address plan, which must not affect others.
 func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesync.Node) values {
 	config := make(values)
 	remote, err := n.remote(node, other)
@@ -59,27 +56,24 @@ func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesyn
 	return config
 }
 
-// remote is another node with its addresses.
 type remote struct {
 	id uint32
-	// local and ip are the addresses of this node and the other one, of the same
-	// IP version, between which packets are sent.
+	// local and ip are the tunnel addresses of this and the other node, of the same IP version.
 	local, ip netip.Addr
-	// families has what is behind the node, by IP version.
+	// families lists the networks behind the node by IP version.
 	families []remoteFamily
 }
 
 type remoteFamily struct {
-	// ip is the node's own address of this version; the zero Addr if it has none.
+	// ip is the node's own address of this version, or the zero Addr.
 	ip netip.Addr
 	// destinations are the networks behind the node.
 	destinations []netip.Prefix
-	vxlanIP      netip.Addr // only with VXLAN
+	vxlanIP      netip.Addr // VXLAN only
 	mgmtIPs      []netip.Addr
 }
 
-// remote returns nil for nodes that cannot be reached (yet), and an error for
-// those that do not fit into the address plan.
+// remote returns nil for an unreachable node, and an error for a node outside the address plan.
 func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	if other == nil || other.ID == 0 || !n.caps.HostStackShared && len(other.MgmtIPs) == 0 {
 		return nil, nil
@@ -106,14 +100,12 @@ func (n *IPNet) remote(node *thisNode, other *nodesync.Node) (*remote, error) {
 	return r, nil
 }
 
-// hostBehind reports whether the host of another node is reached through its vswitch, which has a
-// network stack of its own: the host then sends to pods from its address on the connection
-// between the two. If it is not, the way to that address leads nowhere, and nobody asks
-// for it.
+// hostBehind reports whether the host of another node is reached through its vswitch, which has its
+// own network stack. Then the host sends to pods from its interconnect address, which needs a
+// route.
 //
-// A node that does not say it is taken by a vswitch like itself to have the same; the
-// host's own stack tells a node with another one by its addresses, none of which
-// Kubernetes knows.
+// If a node does not report its stack, a vswitch with its own stack assumes the same. For a vswitch
+// that shares the host's stack, the node has its own if Kubernetes knows none of its addresses.
 func (n *IPNet) hostBehind(other *nodesync.Node) bool {
 	switch {
 	case other.OwnStack != nil:
@@ -146,7 +138,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		f.destinations = append(f.destinations, hostSubnet)
 	}
 	if n.caps.HostStackShared {
-		return f, nil // the host reaches other hosts by itself
+		return f, nil // hosts reach each other directly
 	}
 	for _, ip := range other.MgmtIPs {
 		if ip.Is6() == own.isIPv6() {
@@ -157,13 +149,13 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 	return f, nil
 }
 
-// addVXLANBridge configures the bridge domain of all tunnels and its interface
-// for pods. Nothing is learned or flooded: all addresses are known.
+// addVXLANBridge configures the bridge domain of all tunnels and its interface for pods. It neither
+// learns nor floods, because all addresses are configured.
 func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: vxlanBVIName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
 		Vrf: node.podVRF, IpAddresses: texts(node.vxlanIPs()), PhysAddress: OverlayMAC(node.id),
-		// What the host itself sends must fit into the overlay as well.
+		// The host's own packets must also fit into the overlay.
 		Mtu: node.podMTU,
 	})
 	bd := &vpp_l2.BridgeDomain{
@@ -188,7 +180,7 @@ func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(bd)
 }
 
-// addVXLANTunnel configures the tunnel to another node, and what is behind it.
+// addVXLANTunnel configures the tunnel to another node and the routes to the networks behind it.
 func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 	config.add(
 		&vpp_interfaces.Interface{
@@ -210,7 +202,7 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 			continue
 		}
 		for _, ip := range f.mgmtIPs {
-			// The tunnel's own packets must not be sent into the tunnel.
+			// Keep the tunnel's own packets out of the tunnel.
 			if ip != r.ip {
 				config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
 			}
