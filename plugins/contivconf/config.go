@@ -23,17 +23,16 @@ type Config struct {
 	RoutingConfig
 	IPNeighborScanConfig
 
-	// StealFirstNIC and StealInterface lend VPP a network card of the host, which
-	// contiv-stn keeps. The socket is that of contiv-stn. STNVersion has no effect: VPP's
-	// plugin stn hands the host its packets.
+	// StealFirstNIC and StealInterface make VPP use a NIC of the host through contiv-stn, at
+	// STNSocketFile. STNVersion has no effect, because VPP's plugin stn passes packets to the host.
 	StealFirstNIC  bool   `json:"stealFirstNIC,omitempty"`
 	StealInterface string `json:"stealInterface,omitempty"`
 	STNSocketFile  string `json:"stnSocketFile,omitempty"`
 	STNVersion     uint8  `json:"stnVersion,omitempty"`
 
-	// NatExternalTraffic translates the source of what pods send out of the cluster.
+	// NatExternalTraffic masquerades traffic of pods that leaves the cluster.
 	NatExternalTraffic bool `json:"natExternalTraffic"`
-	// NatExternalTrafficIPv6 does so for IPv6, too.
+	// NatExternalTrafficIPv6 is the same for IPv6.
 	NatExternalTrafficIPv6       bool `json:"natExternalTrafficIPv6,omitempty"`
 	EnablePacketTrace            bool `json:"enablePacketTrace,omitempty"`
 	CRDNodeConfigurationDisabled bool `json:"crdNodeConfigurationDisabled"`
@@ -44,11 +43,10 @@ type Config struct {
 
 // InterfaceConfig applies to all interfaces of the vswitch.
 type InterfaceConfig struct {
-	// MTUSize is the MTU of pods; 0: that of the main interface less what the
-	// overlay needs.
+	// MTUSize is the MTU of pods. 0: the main interface's MTU minus the overhead of the overlay.
 	MTUSize uint32 `json:"mtuSize,omitempty"`
-	// UseTAPInterfaces connects pods and the host by TAPs, or (false) by VETH pairs; nil:
-	// as the vswitch can.
+	// UseTAPInterfaces connects pods and the host by TAPs (true) or VETH pairs (false). nil:
+	// depends on the vswitch.
 	UseTAPInterfaces           *bool  `json:"useTAPInterfaces,omitempty"`
 	TAPInterfaceVersion        uint8  `json:"tapInterfaceVersion"`
 	TAPv2RxRingSize            uint16 `json:"tapv2RxRingSize,omitempty"`
@@ -58,15 +56,15 @@ type InterfaceConfig struct {
 	InterfaceRxMode            string `json:"interfaceRxMode,omitempty"`
 	TCPChecksumOffloadDisabled bool   `json:"tcpChecksumOffloadDisabled"`
 	EnableGSO                  bool   `json:"enableGSO,omitempty"`
-	// PodConnectionLimit is how many connections that a pod has opened are tracked at a
-	// time; 0: no limit.
+	// PodConnectionLimit is the maximal number of tracked connections opened by a pod. 0:
+	// unlimited.
 	PodConnectionLimit uint32 `json:"podConnectionLimit"`
-	// PodAllowedSources are networks, separated by commas, from whose addresses pods may
-	// send if their annotation says so; empty: pods send from their own addresses only.
+	// PodAllowedSources lists networks, separated by commas, whose addresses a pod's annotation may
+	// add as sources. Empty: pods only send from their own addresses.
 	PodAllowedSources string `json:"podAllowedSources,omitempty"`
 }
 
-// RoutingConfig says how nodes and pods are connected.
+// RoutingConfig configures the connections of nodes and pods.
 type RoutingConfig struct {
 	MainVRFID                         uint32 `json:"mainVRFID"`
 	PodVRFID                          uint32 `json:"podVRFID"`
@@ -77,16 +75,16 @@ type RoutingConfig struct {
 	RouteServiceCIDRToVPP             bool   `json:"routeServiceCIDRToVPP,omitempty"`
 }
 
-// IPNeighborScanConfig is about neighbours that went away. Times in minutes.
+// IPNeighborScanConfig configures the expiry of neighbours. Times are in minutes.
 type IPNeighborScanConfig struct {
 	ScanIPNeighbors          bool  `json:"scanIPNeighbors"`
 	IPNeighborScanInterval   uint8 `json:"ipNeighborScanInterval,omitempty"`
 	IPNeighborStaleThreshold uint8 `json:"ipNeighborStaleThreshold,omitempty"`
 }
 
-// IPAMConfig is the address plan as written by the user. Subnets holds its
-// parsed form. In a dual-stack cluster, options that end in CIDR hold a network
-// of each IP version, separated by a comma; so does DefaultGateway.
+// IPAMConfig is the address plan as written by the user. Subnets is its parsed form. In a
+// dual-stack cluster, options that end in CIDR and DefaultGateway hold one value per IP version,
+// separated by a comma.
 type IPAMConfig struct {
 	UseExternalIPAM bool `json:"useExternalIPAM,omitempty"`
 	// ContivCIDR, if set, is divided into all subnets except ServiceCIDR.
@@ -97,7 +95,7 @@ type IPAMConfig struct {
 	PodSubnetOneNodePrefixLen     uint8  `json:"podSubnetOneNodePrefixLen,omitempty"`
 	VPPHostSubnetCIDR             string `json:"vppHostSubnetCIDR,omitempty"`
 	VPPHostSubnetOneNodePrefixLen uint8  `json:"vppHostSubnetOneNodePrefixLen,omitempty"`
-	// Of the IPv6 networks of a dual-stack cluster.
+	// For the IPv6 networks of a dual-stack cluster.
 	PodSubnetOneNodePrefixLenIPv6     uint8      `json:"podSubnetOneNodePrefixLenIPv6,omitempty"`
 	VPPHostSubnetOneNodePrefixLenIPv6 uint8      `json:"vppHostSubnetOneNodePrefixLenIPv6,omitempty"`
 	NodeInterconnectCIDR              string     `json:"nodeInterconnectCIDR,omitempty"`
@@ -132,8 +130,8 @@ type NodeConfig struct {
 	NatExternalTraffic bool              `json:"natExternalTraffic,omitempty"`
 }
 
-// InterfaceWithIP names an interface. IP (with prefix length; one, or one of each
-// IP version, separated by a comma) wins over UseDHCP.
+// InterfaceWithIP is an interface. IP (with prefix length; one per IP version, separated by a
+// comma) overrides UseDHCP.
 type InterfaceWithIP struct {
 	InterfaceName string `json:"interfaceName,omitempty"`
 	IP            string `json:"ip,omitempty"`
@@ -177,9 +175,8 @@ func Default() Config {
 	}
 }
 
-// Load decodes the content of contiv.conf, YAML or JSON, over the defaults.
-// Unknown keys are errors. The values are checked by New. Agents use LoadFile; Load is for
-// tests, which write configuration down where it counts.
+// Load decodes contiv.conf, YAML or JSON, over the defaults. Unknown keys are errors. New checks
+// the values. Load is for tests; agents use LoadFile.
 func Load(data []byte) (Config, error) {
 	c := Default()
 	if err := config.Load(data, &c); err != nil {
@@ -188,7 +185,7 @@ func Load(data []byte) (Config, error) {
 	return c, nil
 }
 
-// LoadFile is Load for a file. "" stands for the defaults.
+// LoadFile is Load for a file, or returns the defaults for "".
 func LoadFile(path string) (Config, error) {
 	c := Default()
 	if path == "" {
@@ -206,7 +203,7 @@ func CheckFile(path string) error {
 	return config.Examine(path, &c, c.Check)
 }
 
-// Check returns the mistakes in the values, as the agents of the nodes that are named would find them.
+// Check returns all errors in the values that the agents of the named nodes would find.
 func (c *Config) Check() error {
 	subnets, err := parseSubnets(&c.IPAMConfig, c.NodeToNodeTransport)
 	if err == nil {
@@ -217,7 +214,7 @@ func (c *Config) Check() error {
 		section, err := c.forNode(section.NodeName)
 		if err != nil {
 			errs = append(errs, err)
-			break // others say the same
+			break // the other nodes report the same
 		}
 		static, err := resolveStatic(c, &section)
 		if err == nil {
@@ -230,7 +227,7 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Remarks says what is odd in the values, but no mistake, and how agents read it.
+// Remarks describes unusual but valid values and their interpretation.
 func (c *Config) Remarks() (remarks []string) {
 	for _, option := range append([]struct{ name, value string }{
 		{"ipamConfig.contivCIDR", c.IPAMConfig.ContivCIDR},
@@ -257,9 +254,8 @@ func (c *Config) Remarks() (remarks []string) {
 	return remarks
 }
 
-// check checks the options that stand alone. Those whose effect does not exist are
-// refused: an agent that ignored them would build another network than the user
-// asked for.
+// check validates options that do not depend on others. It rejects options without an
+// implementation, because ignoring them would build another network than requested.
 func (c *Config) check() error {
 	var unsupported []error
 	for _, option := range []struct {
@@ -281,7 +277,7 @@ func (c *Config) check() error {
 		wrong(c.STNVersion > 2, "stnVersion", c.STNVersion, "use 1 or 2"))
 }
 
-// wrong returns an error that says how to correct the value of an option, nil if it is valid.
+// wrong returns an error with advice, or nil if the value is valid.
 func wrong(isWrong bool, option string, value any, hint string) error {
 	if !isWrong {
 		return nil
@@ -326,7 +322,6 @@ func (c *IPNeighborScanConfig) check() error {
 		wrong(c.IPNeighborStaleThreshold == 0, "ipNeighborStaleThreshold", c.IPNeighborStaleThreshold, hint))
 }
 
-// networks are the values of the options that hold networks, by their names.
 func (c *SRv6Config) networks() []struct{ name, value string } {
 	return []struct{ name, value string }{
 		{"ipamConfig.srv6.servicePolicyBSIDSubnetCIDR", c.ServicePolicyBSIDSubnetCIDR},

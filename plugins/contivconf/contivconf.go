@@ -24,62 +24,56 @@ type HostLink struct {
 	MTU  int
 	// Addresses with the prefix lengths of their networks.
 	Addresses []netip.Prefix
-	// Assigned are those of Addresses that Contiv assigned, as far as the kernel
-	// can tell.
+	// Assigned are the Addresses that Contiv assigned, if the kernel can tell.
 	Assigned []netip.Prefix
-	// Leased are those of Addresses that Contiv's DHCP client obtained.
+	// Leased are the Addresses from Contiv's DHCP client.
 	Leased []netip.Prefix
-	// Fleeting are those of Addresses that are not for long use: deprecated, temporary (RFC 8981), or duplicates.
+	// Fleeting are the deprecated, temporary (RFC 8981) or duplicate Addresses.
 	Fleeting []netip.Prefix
-	// DefaultGateways are the next hops of default routes out of the link, at most
-	// one of each IP version. For a default route without next hop, it is the
-	// unspecified address.
+	// DefaultGateways are the next hops of the link's default routes, at most one per IP version. A
+	// route without next hop yields the unspecified address.
 	DefaultGateways []netip.Addr
 	Up              bool
 }
 
-// HostLinks lists the links of the host.
+// HostLinks lists the host's links.
 type HostLinks interface {
-	// HostLinks returns the links in the order of their indexes, without those
-	// that the vswitch itself created.
+	// HostLinks returns the links sorted by index, without the vswitch's own.
 	HostLinks() ([]HostLink, error)
 }
 
-// Interface is an interface of the vswitch that existed before it.
+// Interface is a preexisting interface of the vswitch.
 type Interface struct {
 	Name string
-	// Addresses to be assigned; empty if those it has are to be used.
+	// Addresses to assign. If empty, the existing ones are used.
 	Addresses []netip.Prefix
 	UseDHCP   bool
 }
 
-// Resolved is what New and Resync found out.
+// Resolved is the result of New and Resync.
 type Resolved struct {
-	// Main is the interface that connects to the other nodes. Its Name is empty
-	// if there is none.
+	// Main is the interface to other nodes. Its Name may be empty.
 	Main  Interface
 	Other []Interface
-	// LinkAddress is the address of this node that the main link already has;
-	// the zero Prefix if it has none that fits.
+	// LinkAddress is this node's existing address on the main link, or the zero Prefix.
 	LinkAddress netip.Prefix
-	// SecondLinkAddress is its address of the other IP version, in a dual-stack
-	// cluster; may be the zero Prefix.
+	// SecondLinkAddress is the address of the second IP version in a dual-stack cluster, or the
+	// zero Prefix.
 	SecondLinkAddress netip.Prefix
-	// LinkMTU is the main link's; 0 if unknown.
+	// LinkMTU is the MTU of the main link, or 0 if unknown.
 	LinkMTU int
-	// Gateways are the configured default gateways, at most one of each IP version.
+	// Gateways are the configured default gateways, at most one per IP version.
 	Gateways []netip.Addr
-	// RouteGateways are those of Gateways through which a default route is to be
-	// made: where the host's network stack is shared and has a default route
-	// already, that one stays.
+	// RouteGateways are the Gateways that need a default route. An existing default route of a
+	// shared host stack stays.
 	RouteGateways []netip.Addr
-	// Stolen is the network card that the host shares with the vswitch; nil: there is none.
+	// Stolen is the NIC shared with the host, or nil.
 	Stolen *Stolen
 
 	stealing stealing
 }
 
-// nodeNames are those that Kubernetes allows; they become parts of keys.
+// nodeNames matches Kubernetes node names, which become parts of keys.
 var nodeNames = regexp.MustCompile(`^[a-z0-9]([a-z0-9.\-]*[a-z0-9])?$`)
 
 // ContivConf is the plugin.
@@ -87,9 +81,9 @@ type ContivConf struct {
 	nodeName       string
 	config         Config
 	subnets        Subnets
-	file           choice // what contiv.conf says of this node
+	file           choice // contiv.conf's configuration of this node
 	allowedSources []netip.Prefix
-	gateways       []netip.Addr // of all nodes, in contiv.conf
+	gateways       []netip.Addr // of all nodes in contiv.conf
 	links          HostLinks
 	loop           controller.EventLoop
 	log            *slog.Logger
@@ -97,47 +91,45 @@ type ContivConf struct {
 	leases         leases
 	nics           nics
 	stn            func(name string, dhcp bool) (*Stolen, error)
-	// disabled says that there is a NodeConfig, which is not to be used.
+	// disabled is set while this node's NodeConfig is disabled.
 	disabled atomic.Bool
-	// misread says why the one in etcd cannot be decoded; may be nil.
+	// misread returns the error of decoding the NodeConfig in etcd. It may be nil.
 	misread func() error
-	// published are the addresses of this node when its agent ran before. Used by resyncs only.
+	// published are this node's addresses from an earlier run of the agent. Only for resyncs.
 	published []netip.Addr
 
 	mu  sync.RWMutex
 	now view
-	// announced is what the last NodeIPv4Change was about.
+	// announced is the content of the last NodeIPv4Change.
 	announced Resolved
-	// started: there was a resync.
+	// started is set after the first resync.
 	started bool
-	// overlaps says which networks of the host's links are part of the address plan.
+	// overlaps describes networks of host links that overlap with the address plan.
 	overlaps []string
-	// mismatch says why the links of the host do not fit the network that is in force; "": they do.
+	// mismatch is the reason why the host's links do not match the network in force, or "".
 	mismatch string
-	// lost is the address that the main interface no longer has; the zero Prefix if it has one.
+	// lost is the address that the main interface has lost, or the zero Prefix.
 	lost netip.Prefix
 }
 
-// Sources are what the configuration of a node follows from beside contiv.conf and the state of
-// Kubernetes. All of them may be nil.
+// Sources are the inputs of a node's configuration except contiv.conf and the Kubernetes state.
+// Each may be nil.
 type Sources struct {
-	// Links are those of the host; nil on a vswitch with a network stack of its own:
-	// the main interface must then be configured, or be one of NICs.
+	// Links of the host. It is nil for a vswitch with its own network stack, whose main interface
+	// must be configured or be one of NICs.
 	Links HostLinks
-	// NICs lists the network cards that a vswitch with a network stack of its own has by
-	// itself, in its order: the first one that is not configured otherwise is the main
-	// interface of a node whose configuration names none. While they cannot be
-	// listed, they are what they were.
+	// NICs lists the NICs of a vswitch with its own network stack, in its order. The first one
+	// without a configuration is the default main interface. While the list fails, the previous one
+	// applies.
 	NICs func() ([]string, error)
-	// STN claims a network card of the host for the vswitch, the first one for "", and
-	// says what it has.
+	// STN claims a NIC of the host for the vswitch ("": the first) and returns its configuration.
 	STN func(name string, dhcp bool) (*Stolen, error)
-	// Misread returns why the NodeConfig in etcd cannot be decoded.
+	// Misread returns the error of decoding the NodeConfig in etcd.
 	Misread func() error
 }
 
-// New checks the configuration. The last NodeConfig in force is kept in local, unless
-// it is nil.
+// New validates the configuration and returns the plugin. It keeps the last NodeConfig in force in
+// local, unless local is nil.
 func New(nodeName string, config Config, sources Sources, loop controller.EventLoop, local store.Broker, log *slog.Logger) (*ContivConf, error) {
 	c := &ContivConf{nodeName: nodeName, config: config, links: sources.Links, nics: nics{list: sources.NICs}, stn: sources.STN, misread: sources.Misread,
 		loop: loop, log: log, saved: saved{db: local}}
@@ -154,7 +146,7 @@ func New(nodeName string, config Config, sources Sources, loop controller.EventL
 	return c, nil
 }
 
-// parse reads everything that does not depend on the state of the node.
+// parse validates everything that does not depend on the node's state.
 func (c *ContivConf) parse() error {
 	if !nodeNames.MatchString(c.nodeName) {
 		return fmt.Errorf("node name %q: use the name of the node in Kubernetes", c.nodeName)
@@ -184,8 +176,7 @@ func (c *ContivConf) parse() error {
 
 func (*ContivConf) String() string { return "contivconf" }
 
-// HandlesEvent accepts resyncs and changes of this node's Kubernetes object and
-// NodeConfig.
+// HandlesEvent accepts resyncs and changes of this node's Kubernetes object and NodeConfig.
 func (c *ContivConf) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
 		return c.isOwnNodeConfig(change) || c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
@@ -223,8 +214,8 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 	return nil
 }
 
-// Update resolves the configuration again when this node's addresses or its
-// NodeConfig changed, and asks for a resync if that makes a difference.
+// Update resolves the configuration again after a change of this node's addresses or NodeConfig. It
+// requests a resync if the result differs.
 func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	if holder, ok := event.(*STNHolderChange); ok {
 		return holder.Describe(), nil
@@ -242,7 +233,7 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 		}
 	} else {
 		addresses = internalIPs(c.ownNode(change.NewValue))
-		// A node that is about to leave keeps its network until its agent ends.
+		// A deleted node keeps its network until its agent ends.
 		if len(addresses) == 0 || slices.Equal(addresses, before.internalIPs) {
 			return "", nil
 		}
@@ -265,10 +256,9 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 	return "node configuration changed", nil
 }
 
-// Revert has nothing to undo.
+// Revert does nothing.
 func (*ContivConf) Revert(context.Context, controller.Event) error { return nil }
 
-// read completes the configuration from the links.
 func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	static.RouteGateways = static.Gateways
 	if c.links == nil {
@@ -296,8 +286,7 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 	return resolved, links, err
 }
 
-// checkMainLink compares the address plan with the networks of the main link, which
-// must not be part of it.
+// checkMainLink rejects an address plan that overlaps with the main link's networks.
 func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error {
 	for link, address := range addressesOf(links) {
 		if subnet, clashes := subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
@@ -308,7 +297,7 @@ func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error
 	return nil
 }
 
-// warn tells the user what is odd about the links, but no mistake.
+// warn logs unusual but valid properties of the links.
 func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostLink) {
 	log := controller.Logger(ctx, c.log)
 	for _, gateway := range resolved.Gateways {
@@ -322,11 +311,12 @@ func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostL
 	}
 }
 
-// overlaps says which networks of links other than the main one are part of the address plan.
+// overlaps describes networks of other links than the main one that overlap with the address plan.
 func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string) {
 	for link, address := range addressesOf(links) {
 		subnet, clashes := s.clash(address.Masked())
-		// Kube-proxy in IPVS mode and node-local DNS assign addresses of services to devices of the host.
+		// Kube-proxy in IPVS mode and node-local DNS assign service addresses to devices of the
+		// host.
 		ofService := subnet.name == "serviceCIDR" && address.IsSingleIP()
 		if clashes && !ofService && link.Name != resolved.Main.Name {
 			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with ipamConfig.%s %v: what is behind the interface is cut off from pods, or pods from each other: give %[2]s another network, or change %[3]s in the configuration of the whole cluster",
@@ -336,7 +326,7 @@ func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string
 	return texts
 }
 
-// addressesOf yields the addresses of the links that others may reach.
+// addressesOf yields the addresses of the links that other hosts may reach.
 func addressesOf(links []HostLink) iter.Seq2[*HostLink, netip.Prefix] {
 	return func(yield func(*HostLink, netip.Prefix) bool) {
 		for i := range links {
@@ -349,21 +339,20 @@ func addressesOf(links []HostLink) iter.Seq2[*HostLink, netip.Prefix] {
 	}
 }
 
-// current returns the configuration in force, and whether there was a resync.
 func (c *ContivConf) current() (now view, started bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.now, c.started
 }
 
-// wants notes what was asked for while no configuration can be in force.
+// wants records the requested configuration while none can be in force.
 func (c *ContivConf) wants(next view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now.wanted, c.now.internalIPs, c.now.refused = next.wanted, next.internalIPs, next.refused
 }
 
-// set puts a configuration in force. links are those of the host.
+// set puts a configuration in force.
 func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	before, started := c.current()
 	log := controller.Logger(ctx, c.log)
@@ -383,7 +372,6 @@ func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	c.overlaps = c.subnets.overlaps(&next.resolved, links)
 }
 
-// internalIPs returns the sorted addresses of the type InternalIP.
 func internalIPs(n *node.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range n.GetAddresses() {

@@ -56,7 +56,7 @@ func load(t testing.TB, conf string) contivconf.Config {
 	return c
 }
 
-// What an empty file means is a contract with users.
+// The defaults are a contract with users.
 func TestDefaults(t *testing.T) {
 	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{}, nil, nil, plugintest.Logger())
 	if err != nil {
@@ -102,7 +102,6 @@ ipamConfig:
 	}
 }
 
-// A mistake is refused at the start, and the message says what to change.
 func TestConfigurationErrors(t *testing.T) {
 	for name, test := range map[string]struct{ conf, want string }{
 		"unknown key":              {"mtuSise: 1400", "mtuSize"},
@@ -214,8 +213,8 @@ func TestResolutionErrors(t *testing.T) {
 	}
 }
 
-// When the node's addresses in Kubernetes point to another link, everything is
-// computed anew; other changes of nodes do not matter.
+// A node address in Kubernetes that points to another link triggers a resync. Other node changes do
+// not.
 func TestChangeOfOwnAddresses(t *testing.T) {
 	all := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.168.2.5/24")}
 	var loop plugintest.Loop
@@ -278,7 +277,7 @@ ipamConfig:
 	}
 }
 
-// A default route that the host has stays; its gateway may be configured, too.
+// An existing default route of the host stays, even if its gateway is configured.
 func TestDefaultRouteOfTheHostStays(t *testing.T) {
 	for name, test := range map[string]struct{ host, want string }{
 		"none":                     {"", "[192.168.1.1 fd00::9]"},
@@ -303,7 +302,6 @@ func TestDefaultRouteOfTheHostStays(t *testing.T) {
 	}
 }
 
-// The main link gets another address or MTU while the agent runs.
 func TestLinksChange(t *testing.T) {
 	current := links{link("eth0", "", "192.168.1.5/24")}
 	loop := &plugintest.Loop{}
@@ -327,8 +325,8 @@ func TestLinksChange(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		links links
-		want  string // part of the event; "": none
-		warns string // part of the warning; "": none
+		want  string // part of the event, or ""
+		warns string // part of the warning, or ""
 	}{
 		{"nothing changed", current, "", ""},
 		{"another link", append(links{link("eth1", "", "172.20.0.1/16")}, current...), "", ""},
@@ -357,7 +355,8 @@ func TestLinksChange(t *testing.T) {
 	}
 }
 
-// A resync while the main link has no address does not make it forget which one it has lost, as long as the same is wanted.
+// A resync while the main link has no address remembers the lost address for the same
+// configuration.
 func TestResyncWithoutAddress(t *testing.T) {
 	current := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.0.2.1/24")}
 	loop := &plugintest.Loop{}

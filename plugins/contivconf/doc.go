@@ -1,17 +1,15 @@
-// Package contivconf determines the configuration of a node from all its
-// sources, so that no other plugin has to know them.
+// Package contivconf determines the configuration of a node from all sources for the other plugins.
 //
 //	contiv.conf ──Load──> Config ──────────┐
 //	Kubernetes state (own Node, NodeConfig) ┼─settle──> main interface, addresses, gateway, MTU, subnets
 //	links of the host, NICs of the vswitch ─┘               │
 //	                                                         └──> getters for the other plugins
 //
-// What can be checked without the node is checked by New, before anything is touched: networks must
-// parse, must fit together by IP version, and must not overlap. The rest is resolved at every
-// resync, and again when this node's addresses in Kubernetes or its NodeConfig change; if the
-// outcome differs, NodeConfigChange makes all plugins recompute. NodeIPv4Change does so when the
-// main link's address or MTU changes.
+// New validates everything that does not depend on the node: the syntax, IP versions and overlaps
+// of networks. The rest is resolved in every resync and after changes of this node's addresses in
+// Kubernetes or its NodeConfig. If the result differs, NodeConfigChange triggers a resync of all
+// plugins. A change of the main link's address or MTU triggers NodeIPv4Change.
 //
-// A NodeConfig with a mistake changes nothing: what was in force stays, also over
-// restarts of the agent, and NodeConfigError says why.
+// An invalid NodeConfig is ignored: the previous configuration stays in force, even over restarts,
+// and NodeConfigError returns the reason.
 package contivconf

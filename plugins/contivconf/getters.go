@@ -2,20 +2,19 @@ package contivconf
 
 import "net/netip"
 
-// What VXLAN adds to a packet, in bytes, by the IP version between the nodes.
+// VXLAN's overhead per packet in bytes, by the IP version between nodes.
 const (
 	vxlanOverheadIPv4 = 50
 	vxlanOverheadIPv6 = 70
-	// srv6Overhead is that of an IPv6 header with two segments, whatever the transport.
+	// srv6Overhead is the size of an IPv6 header with two segments.
 	srv6Overhead = 80
 )
 
-// defaultMTU is assumed of a main interface whose MTU is unknown.
+// defaultMTU is the assumed MTU of a main interface.
 const defaultMTU = 1500
 
-// All getters may be called at any time and from any goroutine; those of
-// resolved values return what the configuration alone says until the first
-// resync.
+// All getters may be called from any goroutine. Before the first resync, they return the static
+// configuration.
 
 // Resolved returns the interfaces and addresses of this node.
 func (c *ContivConf) Resolved() Resolved {
@@ -23,52 +22,50 @@ func (c *ContivConf) Resolved() Resolved {
 	return now.resolved
 }
 
-// NodeName is this node's name in Kubernetes.
+// NodeName returns this node's name in Kubernetes.
 func (c *ContivConf) NodeName() string { return c.nodeName }
 
 // Subnets returns the address plan of the cluster.
 func (c *ContivConf) Subnets() Subnets { return c.subnets }
 
-// StaticGateways returns the default gateways in contiv.conf, the same on all nodes:
-// addresses that are computed from node IDs leave them out.
+// StaticGateways returns the default gateways of all nodes in contiv.conf. Addresses computed from
+// node IDs skip them.
 func (c *ContivConf) StaticGateways() []netip.Addr { return c.gateways }
 
-// ExternalIPAM reports whether Kubernetes assigns the pod subnets of nodes, and another IPAM plugin
-// the addresses of pods.
+// ExternalIPAM reports whether Kubernetes assigns pod subnets and another IPAM plugin pod
+// addresses.
 func (c *ContivConf) ExternalIPAM() bool { return c.config.IPAMConfig.UseExternalIPAM }
 
-// EffectiveIPAMConfig returns the ipamConfig with the subnets really used.
+// EffectiveIPAMConfig returns the ipamConfig with the effective subnets.
 func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {
 	return c.subnets.effective(c.config.IPAMConfig)
 }
 
-// Interfaces returns what applies to all interfaces.
+// Interfaces returns the options of all interfaces.
 func (c *ContivConf) Interfaces() InterfaceConfig { return c.config.InterfaceConfig }
 
-// AllowedSources returns the networks from whose addresses pods may send, beside their
-// own, if their annotation says so.
+// AllowedSources returns the networks whose addresses a pod's annotation may add as sources.
 func (c *ContivConf) AllowedSources() []netip.Prefix { return c.allowedSources }
 
-// Routing returns how nodes and pods are connected.
+// Routing returns the options of the connections of nodes and pods.
 func (c *ContivConf) Routing() RoutingConfig { return c.config.RoutingConfig }
 
-// IPNeighborScan returns how neighbours that went away are found out.
+// IPNeighborScan returns the options of neighbour expiry.
 func (c *ContivConf) IPNeighborScan() IPNeighborScanConfig { return c.config.IPNeighborScanConfig }
 
-// NatExternalTraffic reports whether pods appear outside of the cluster with the address of their
-// node.
+// NatExternalTraffic reports whether traffic of pods that leaves the cluster is masqueraded.
 func (c *ContivConf) NatExternalTraffic() bool {
 	now, _ := c.current()
 	return c.config.NatExternalTraffic || now.config.NatExternalTraffic
 }
 
-// NatExternalTrafficIPv6 reports the same for IPv6.
+// NatExternalTrafficIPv6 is the same for IPv6.
 func (c *ContivConf) NatExternalTrafficIPv6() bool {
 	return c.config.NatExternalTrafficIPv6 && c.NatExternalTraffic()
 }
 
-// PodMTU returns the MTU of pods, on a node with the given address: as
-// configured, else the main interface's less the overhead of the transport.
+// PodMTU returns the MTU of pods on a node with the address: the configured one, or the main
+// interface's minus the overhead of the transport.
 func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
 	if c.config.MTUSize != 0 {
 		return c.config.MTUSize
@@ -80,8 +77,9 @@ func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
 	return uint32(max(mtu-c.TransportOverhead(nodeIP), 0))
 }
 
-// TransportOverhead returns how many bytes the transport between nodes adds to a packet of a pod, to a
-// node with the given address, at most: packets to services may take another way than those to pods.
+// TransportOverhead returns the maximal number of bytes that the transport to a node with the
+// address adds to a pod's packet. Traffic to services may use another transport than traffic to
+// pods.
 func (c *ContivConf) TransportOverhead(nodeIP netip.Addr) int {
 	return c.config.transportOverhead(nodeIP)
 }

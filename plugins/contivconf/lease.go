@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// leases are what DHCP leased to interfaces of a vswitch with a network stack of its
-// own, by the name of the interface.
+// leases are the DHCP leases of a vswitch with its own network stack, by interface.
 type leases struct {
 	mu     sync.Mutex
 	byName map[string]netip.Prefix
@@ -31,9 +30,9 @@ func (l *leases) of(iface Interface) netip.Prefix {
 	return l.byName[iface.Name]
 }
 
-// LeaseChanged takes the DHCP lease of an interface of the vswitch, the zero Prefix if there is
-// none (any more); from any goroutine. It is as if the address were one of a link of the host: see
-// LinksChanged. Where the host's stack is shared, it is one, and LeaseChanged does nothing.
+// LeaseChanged reports the DHCP lease of a vswitch interface, or the zero Prefix if it has none.
+// The effect is the same as in LinksChanged. It may be called from any goroutine. It does nothing
+// if the host's stack is shared, where the address belongs to a link.
 func (c *ContivConf) LeaseChanged(ctx context.Context, iface string, address netip.Prefix) {
 	if c.links != nil {
 		return

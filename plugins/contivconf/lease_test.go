@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// On a vswitch with a stack of its own, leases say which address the node has.
 func TestLeaseChanges(t *testing.T) {
 	loop := &plugintest.Loop{}
 	c, err := contivconf.New("node1", load(t, `nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: Gbe0, useDHCP: true}}]`), contivconf.Sources{}, loop, nil, plugintest.Logger())

@@ -9,9 +9,10 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// LinksChanged is to be called when links of the host, their addresses or MTUs may have changed;
-// from any goroutine. If that concerns this node's part in the cluster, all plugins recompute.
-// While the main interface has no address, as when a lease is renewed, the network stays as it was.
+// LinksChanged reports a possible change of the host's links, addresses or MTUs. If this affects
+// the node's part in the cluster, all plugins recompute. While the main interface has no address,
+// as during the renewal of a lease, the network stays unchanged. It may be called from any
+// goroutine.
 func (c *ContivConf) LinksChanged(ctx context.Context) {
 	now, started := c.current()
 	if !started {
@@ -22,7 +23,7 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 	current := now.static
 	if c.links == nil {
-		current.Main.Name = now.resolved.Main.Name // the vswitch has the NIC for itself
+		current.Main.Name = now.resolved.Main.Name // the vswitch owns the NIC
 	}
 	next, links, err := c.read(current, now.internalIPs)
 	if err == nil {
@@ -61,7 +62,8 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 }
 
-// noteAddress notes whether the main interface no longer has its address, prev, or has not got back the one that it lost before.
+// noteAddress records whether the main interface has lost its address prev, or still lacks one that
+// it lost before.
 func (c *ContivConf) noteAddress(prev netip.Prefix, next *Resolved) {
 	switch {
 	case next.LinkAddress.IsValid():
@@ -74,7 +76,7 @@ func (c *ContivConf) noteAddress(prev netip.Prefix, next *Resolved) {
 	}
 }
 
-// noteLost is noteAddress for a configuration that is put in force. Another one has other addresses.
+// noteLost is noteAddress for a new configuration. Another one has other addresses.
 func (c *ContivConf) noteLost(before, next *view) {
 	c.mismatch = ""
 	if !before.static.equal(next.static) || before.resolved.Main.Name != next.resolved.Main.Name {
@@ -84,7 +86,6 @@ func (c *ContivConf) noteLost(before, next *view) {
 	c.noteAddress(before.resolved.LinkAddress, &next.resolved)
 }
 
-// lostAddress says that the main interface no longer has the address that other nodes know this one by.
 func lostAddress(main *Interface, address netip.Prefix) string {
 	mend := fmt.Sprintf("It is not ours to restore: run `ip addr add %v dev %s`, or have the host's network configuration do it", address, main.Name)
 	if main.UseDHCP {
@@ -93,8 +94,8 @@ func lostAddress(main *Interface, address netip.Prefix) string {
 	return fmt.Sprintf("the main interface %s has lost the node's address %v: other nodes do not reach this one, nor its pods. %s", main.Name, address, mend)
 }
 
-// Warnings say that the links of the host no longer fit the network that is in force, and which of their networks overlap with those of
-// the cluster.
+// Warnings describes mismatches between host links and the network in force, and overlaps of host
+// networks with the cluster's.
 func (c *ContivConf) Warnings() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -105,8 +106,7 @@ func (c *ContivConf) Warnings() []string {
 	return list
 }
 
-// retry checks whether the refused NodeConfig fits the links now, and if so pushes an event to the
-// loop.
+// retry checks whether the rejected NodeConfig now fits the links, and if so requests a resync.
 func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
 	if err != nil || next.refused != nil {
@@ -114,7 +114,7 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	}
 	c.mu.Lock()
 	first := c.now.refused != nil && c.now.wanted == now.wanted
-	if first { // it is announced once; the resync decides anew
+	if first { // announced once; the resync decides again
 		c.now.refused = nil
 	}
 	c.mu.Unlock()
@@ -127,9 +127,8 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	return true
 }
 
-// NodeIPv4Change says that the address, of either IP version, or the MTU of the main interface has
-// changed, for instance by DHCP, or that another link has taken its place: all plugins recompute. The southbound is assumed to be as last
-// seen.
+// NodeIPv4Change reports a change of the main interface, or of its address (of either IP version)
+// or MTU. All plugins recompute; the southbound is not read.
 type NodeIPv4Change struct {
 	controller.NonBlocking
 	Prev, Next Resolved
@@ -145,7 +144,6 @@ func (e *NodeIPv4Change) String() string {
 	return fmt.Sprintf("Node IPv4 Change: interface %s\n* before: %v\n* now: %v", name, e.Prev.onLink(), e.Next.onLink())
 }
 
-// onLink describes what the main link has.
 func (r *Resolved) onLink() string {
 	text := fmt.Sprintf("address %v", r.LinkAddress)
 	if r.SecondLinkAddress.IsValid() {

@@ -5,22 +5,23 @@ import (
 	"fmt"
 )
 
-// Machine is what a check of the configuration of a node can know without its agent.
+// Machine is the part of a node's state that is known without its agent.
 type Machine struct {
 	NodeName string
-	// Here says that the node has the name of this machine, so that it is the node if the configuration knows one of that name.
+	// Here means that this machine has the node's name.
 	Here bool
-	// OwnStack says that the vswitch has a network stack of its own, in which links of the host say nothing.
+	// OwnStack means that the vswitch has its own network stack, so that host links are irrelevant.
 	OwnStack bool
 	Links    HostLinks
 }
 
-// CheckMachine returns what an agent of the node on this machine would refuse at its start beside what Check finds, and remarks: about what
-// works worse than it might, and about all of that if the machine may be another one.
+// CheckMachine returns the startup errors of the node's agent on this machine in addition to
+// Check's, and remarks on suboptimal settings. If the machine may be another one, the errors become
+// remarks.
 func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 	subnets, err := parseSubnets(&c.IPAMConfig, c.NodeToNodeTransport)
 	if err != nil {
-		return nil, nil // Check says so
+		return nil, nil // reported by Check
 	}
 	section, err := c.forNode(m.NodeName)
 	if err != nil {
@@ -42,7 +43,7 @@ func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 	sure := m.Here && (named || len(static.Other) > 0)
 	if err == nil {
 		err = checkMainLink(&resolved, links, &subnets)
-		sure = m.Here && named // else Kubernetes may know the node by the address of another interface
+		sure = m.Here && named // otherwise Kubernetes may use the address of another interface
 	}
 	switch {
 	case err != nil && sure:
@@ -56,7 +57,7 @@ func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 	return remarks, nil
 }
 
-// tooLarge says that packets of pods do not fit the main interface; "" if they do.
+// tooLarge describes a pod MTU that exceeds the main interface's, or returns "".
 func (c *Config) tooLarge(r *Resolved) string {
 	room := r.LinkMTU - c.transportOverhead(r.LinkAddress.Addr())
 	if c.MTUSize == 0 || r.LinkMTU == 0 || int(c.MTUSize) <= room {
@@ -66,7 +67,7 @@ func (c *Config) tooLarge(r *Resolved) string {
 		c.MTUSize, room, r.Main.Name, r.LinkMTU, r.LinkMTU-room, room, r.Main.Name)
 }
 
-// checkVSwitch returns what one kind of vswitch refuses.
+// checkVSwitch returns the options that this kind of vswitch rejects.
 func (c *Config) checkVSwitch(ownStack bool, subnets *Subnets) error {
 	if ownStack {
 		return subnets.checkVPPHost(c.IPAMConfig.VPPHostSubnetCIDR)

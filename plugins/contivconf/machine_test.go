@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// What an agent would find at its start on the links of a machine.
 func TestCheckMachine(t *testing.T) {
 	const wanted = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}, otherVPPInterfaces: [{interfaceName: eth2}]}]\n"
 	for name, c := range map[string]struct {
@@ -46,7 +45,7 @@ func TestCheckMachine(t *testing.T) {
 	}
 }
 
-// Networks with host bits are read as networks, by agents as well, which say so.
+// Networks with host bits are masked with a warning, by agents, too.
 func TestHostBits(t *testing.T) {
 	config := load(t, "podAllowedSources: 10.200.0.1/24\nipamConfig: {podSubnetCIDR: 10.2.3.4/16, serviceCIDR: 10.96.0.0/12, srv6: {servicePolicyBSIDSubnetCIDR: '8fff::1/16'}}")
 	remarks := strings.Join(config.Remarks(), "\n")

@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// nics are the network cards of a vswitch with a network stack of its own.
+// nics are the NICs of a vswitch with its own network stack.
 type nics struct {
-	list func() ([]string, error) // nil: it has none of its own
+	list func() ([]string, error) // nil without its own stack
 
 	mu   sync.Mutex
-	last []string // what was listed last; nil: nothing ever was
+	last []string // the last list, or nil
 }
 
-// first returns the first one that is none of the others; "" if there is none.
+// first returns the first NIC not in others, or "".
 func (n *nics) first(others []Interface) (string, error) {
 	if n.list == nil {
 		return "", nil

@@ -11,8 +11,6 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// The main interface of a node whose configuration names none is the first network card
-// of the vswitch that has no other use.
 func TestMainInterfaceIsTheFirstNICOfTheVSwitch(t *testing.T) {
 	node := func(fields string) string { return "nodeConfig: [{nodeName: node1, " + fields + "}]" }
 	for name, test := range map[string]struct {
@@ -43,8 +41,6 @@ func TestMainInterfaceIsTheFirstNICOfTheVSwitch(t *testing.T) {
 	}
 }
 
-// While the vswitch is away, its network cards are what they were; those of one that
-// came back count.
 func TestNICsOfAVSwitchThatIsAway(t *testing.T) {
 	var names []string
 	away := errors.New("VPP is away")
@@ -75,7 +71,6 @@ func TestNICsOfAVSwitchThatIsAway(t *testing.T) {
 	}
 }
 
-// What a lease gives to the network card that was found is the node's address.
 func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 	loop := &plugintest.Loop{}
 	c, err := contivconf.New("node1", load(t, "ipamConfig: {nodeInterconnectDHCP: true}"), contivconf.Sources{NICs: func() ([]string, error) { return []string{"nic1"}, nil }}, loop, nil, plugintest.Logger())
@@ -97,7 +92,7 @@ func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 	}
 }
 
-// SRv6 is refused with what to do instead, which does not depend on the vswitch.
+// The rejection of SRv6 and its advice do not depend on the vswitch.
 func TestRefusedOptionsDoNotClaimAVSwitch(t *testing.T) {
 	for conf, want := range map[string]string{
 		"nodeToNodeTransport: srv6":               "option nodeToNodeTransport: srv6 is not supported by this version: use vxlan or nooverlay",

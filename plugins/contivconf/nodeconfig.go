@@ -12,45 +12,44 @@ import (
 	"github.com/contiv/contiv/dbresources"
 )
 
-// Source says where the configuration of a single node comes from.
+// Source is the origin of a node's own configuration.
 type Source string
 
-// The sources. A NodeConfig replaces the node's section of contiv.conf as a whole.
+// A NodeConfig replaces the node's whole section of contiv.conf.
 const (
 	FromFile       Source = "contiv.conf"
 	FromNodeConfig Source = "NodeConfig"
 )
 
-// choice is the configuration of this node by one source, checked. Immutable.
+// choice is a validated configuration of this node from one source. It is immutable.
 type choice struct {
 	source Source
 	config NodeConfig
-	static Resolved // what the configuration alone says
+	static Resolved // the static configuration
 }
 
-// view is the configuration of this node in force. Immutable.
+// view is this node's configuration in force. It is immutable.
 type view struct {
 	choice
 	resolved Resolved
 	// internalIPs are this node's addresses in Kubernetes.
 	internalIPs []netip.Addr
-	// wanted is the NodeConfig in etcd; nil if there is none, or it is disabled.
+	// wanted is the enabled NodeConfig in etcd, or nil.
 	wanted *nodeconfig.NodeConfig
-	// refused is why another configuration than the one in etcd is in force; else nil.
+	// refused is the reason why wanted is not in force, or nil.
 	refused error
 }
 
-// sameEffect reports whether nothing needs to be recomputed.
+// sameEffect reports whether a change needs no resync.
 func (v *view) sameEffect(other *view) bool {
 	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
 }
 
-// isOwnNodeConfig reports whether the change is one of this node's NodeConfig.
 func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
 	return change.Resource == dbresources.NodeConfig && change.Key == dbresources.NodeConfigKey(c.nodeName)
 }
 
-// enabled returns the value of this node's NodeConfig, nil if it is not to be used.
+// enabled returns this node's NodeConfig, or nil if it is missing or disabled.
 func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeConfig {
 	wanted, _ := value.(*nodeconfig.NodeConfig)
 	disabled := wanted != nil && c.config.CRDNodeConfigurationDisabled
@@ -64,15 +63,15 @@ func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeCon
 
 var errDisabled = errors.New("NodeConfig has no effect: set crdNodeConfigurationDisabled to false in contiv.conf of this node, or delete it")
 
-// settle decides which configuration is to be in force:
+// settle selects the configuration to put in force:
 //
-//  1. the NodeConfig in etcd, if there is one, else contiv.conf;
-//  2. if that is wrong, what is in force, or was before the agent was restarted:
-//     a mistake in etcd must not cost a node its network;
-//  3. contiv.conf, if there is no such thing.
+//  1. the NodeConfig in etcd if it exists, else contiv.conf;
+//  2. if that is invalid, the current configuration, or the last one before a restart, so that a mistake
+//     in etcd does not cost a node its network;
+//  3. otherwise contiv.conf.
 //
-// The error is for a node without a usable configuration; even then the view has the requested
-// configuration. Nothing is changed.
+// It returns an error if the node has no usable configuration; the view then holds the requested
+// one. It changes nothing.
 func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, internalIPs []netip.Addr) (next view, links []HostLink, err error) {
 	before, started := c.current()
 	next = view{internalIPs: internalIPs, wanted: wanted}
@@ -96,7 +95,7 @@ func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, 
 	}
 	next.refused = err
 	if started {
-		if use(before.choice) != nil { // e.g. an interface is missing for a while
+		if use(before.choice) != nil { // for example while an interface is missing
 			next.resolved = before.resolved
 		}
 		return next, links, nil
@@ -110,7 +109,6 @@ func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, 
 	return next, links, nil
 }
 
-// useNodeConfig gives use what a NodeConfig says.
 func (c *ContivConf) useNodeConfig(msg *nodeconfig.NodeConfig, use func(choice) error) error {
 	candidate, err := c.fromNodeConfig(msg)
 	if err == nil {
@@ -143,7 +141,7 @@ func interfaceWithIP(msg *nodeconfig.InterfaceConfig) InterfaceWithIP {
 	return InterfaceWithIP{InterfaceName: msg.GetInterfaceName(), IP: msg.GetIp(), UseDHCP: msg.GetUseDhcp()}
 }
 
-// choose checks what can be checked without the links.
+// choose validates a configuration without the links.
 func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 	static, err := resolveStatic(&c.config, &config)
 	if err == nil {
@@ -152,7 +150,7 @@ func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 	return choice{source: source, config: config, static: static}, err
 }
 
-// complete adds what the links say, and checks all of it.
+// complete resolves a configuration with the links and validates the result.
 func (c *ContivConf) complete(candidate choice, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	resolved, links, err := c.read(candidate.static, internalIPs)
 	if err == nil {
@@ -164,9 +162,8 @@ func (c *ContivConf) complete(candidate choice, internalIPs []netip.Addr) (Resol
 	return resolved, links, err
 }
 
-// checkReachable finds out before anything is changed what would only show in the
-// vswitch: that the node would have no address, or the gateway could not be
-// reached.
+// checkReachable rejects a configuration that would leave the node without an address or with an
+// unreachable gateway, before it is applied.
 func (c *ContivConf) checkReachable(r *Resolved, checkGateways bool, links []HostLink) error {
 	var networks []netip.Prefix
 	for _, family := range c.subnets.Families() {
@@ -221,9 +218,8 @@ func masked(networks []netip.Prefix) []netip.Prefix {
 	return list
 }
 
-// NodeConfigError says why the NodeConfig in etcd, or its removal, is not in
-// force: what was before it stays. It is nil if all is well. May be called
-// from any goroutine.
+// NodeConfigError returns the reason why the NodeConfig in etcd, or its removal, is not in force,
+// or nil. It may be called from any goroutine.
 func (c *ContivConf) NodeConfigError() error {
 	if c.misread != nil {
 		if err := c.misread(); err != nil {
@@ -237,11 +233,11 @@ func (c *ContivConf) NodeConfigError() error {
 	return now.refused
 }
 
-// NodeConfigChange says that the configuration of this node has changed: all plugins recompute. The
-// southbound is assumed to be as last seen.
+// NodeConfigChange reports a change of this node's configuration. All plugins recompute; the
+// southbound is not read.
 type NodeConfigChange struct {
 	controller.NonBlocking
-	// Source of the configuration that is in force now.
+	// Source of the configuration now in force.
 	Source   Source
 	Resolved Resolved
 }

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// plugin is a ContivConf with what it reads.
+// plugin is a ContivConf with its inputs.
 type plugin struct {
 	misread error
 	*contivconf.ContivConf
@@ -34,7 +34,6 @@ type plugin struct {
 	stored *nodeconfig.NodeConfig
 }
 
-// hostLinks may be changed while they are read.
 type hostLinks struct{ atomic.Pointer[links] }
 
 func (l *hostLinks) HostLinks() ([]contivconf.HostLink, error) { return *l.Load(), nil }
@@ -88,8 +87,8 @@ func nodeConfigChange(name string, prev, next *nodeconfig.NodeConfig) *controlle
 	return change
 }
 
-// put changes the NodeConfig in etcd, nil: deletes it, and returns the change that
-// the plugin reports. If it asks for a resync, that is done.
+// put changes or (nil) deletes the NodeConfig in etcd and runs a requested resync. It returns the
+// reported change.
 func (p *plugin) put(next *nodeconfig.NodeConfig) (change string, resynced bool) {
 	p.t.Helper()
 	event := nodeConfigChange("node1", p.stored, next)
@@ -104,7 +103,7 @@ func (p *plugin) put(next *nodeconfig.NodeConfig) (change string, resynced bool)
 	return change, p.follow()
 }
 
-// follow does the resync that was asked for.
+// follow runs the requested resync.
 func (p *plugin) follow() bool {
 	p.t.Helper()
 	events := p.loop.Take()
@@ -119,7 +118,6 @@ func (p *plugin) follow() bool {
 	return true
 }
 
-// summary is all that is resolved.
 func (p *plugin) summary() string {
 	r := p.Resolved()
 	text := fmt.Sprintf("%s %v %v", r.Main.Name, r.Main.Addresses, r.LinkAddress)
@@ -155,8 +153,7 @@ nodeConfig:
 
 const byFile = "eth0 [192.168.1.50/24] 192.168.1.5/24 via [192.168.1.2], NAT true"
 
-// The NodeConfig in etcd replaces the node's section of the file as a whole; the
-// global options count where it says nothing.
+// A NodeConfig replaces the node's section. The global options fill its gaps.
 func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		conf   string
@@ -186,7 +183,7 @@ func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 	}
 }
 
-// What cannot be decoded does not become an event; the plugin tells of it all the same.
+// An undecodable NodeConfig produces no event but is reported.
 func TestUnreadableNodeConfigIsTold(t *testing.T) {
 	p := start(t, withFile, twoNICs, nil)
 	if err := p.NodeConfigError(); err != nil {
@@ -228,8 +225,8 @@ func TestNodeConfigChanges(t *testing.T) {
 	}
 }
 
-// A mistake in the NodeConfig is named, and what was in force stays: now, at the
-// next resync, and after a restart.
+// An invalid NodeConfig is reported, and the previous configuration survives a resync and a
+// restart.
 func TestRefusedNodeConfigs(t *testing.T) {
 	main := func(name, ip string) *nodeconfig.NodeConfig {
 		return &nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: name, Ip: ip}}
@@ -292,8 +289,8 @@ func TestRefusedNodeConfigs(t *testing.T) {
 	}
 }
 
-// A node whose first NodeConfig is wrong starts with contiv.conf; so does one whose
-// NodeConfig was deleted while it was down.
+// With an invalid first NodeConfig, or after its deletion during downtime, a node starts with
+// contiv.conf.
 func TestNodeConfigAtStart(t *testing.T) {
 	p := start(t, withFile, twoNICs, &nodeconfig.NodeConfig{Gateway: "x"})
 	p.want("wrong", byFile)
@@ -308,7 +305,7 @@ func TestNodeConfigAtStart(t *testing.T) {
 	p.restart()
 	p.want("wrong, after it was deleted", byFile)
 
-	// When nothing can be used, all of it is reported; a correction ends that.
+	// Without any usable configuration, all errors are reported until a correction.
 	p.conf = enabled + "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth7}}]"
 	var err error
 	if p.ContivConf, err = contivconf.New("node1", load(t, p.conf), contivconf.Sources{Links: p.links, Misread: func() error { return p.misread }}, p.loop, p.local, plugintest.Logger()); err != nil {
@@ -324,7 +321,7 @@ func TestNodeConfigAtStart(t *testing.T) {
 	p.want("corrected", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT true")
 }
 
-// The section of the file may have become wrong while a NodeConfig was in force.
+// The file's section may have become invalid while a NodeConfig was in force.
 func TestDeletedNodeConfigStaysIfTheFileIsWrong(t *testing.T) {
 	p := start(t, enabled+"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth9}}]", twoNICs, additional)
 	before := p.summary()
@@ -337,8 +334,7 @@ func TestDeletedNodeConfigStaysIfTheFileIsWrong(t *testing.T) {
 	p.want("after a resync", before)
 }
 
-// A NodeConfig for an interface that is not there yet comes into force when it is;
-// one whose interface vanishes stays in force.
+// A NodeConfig takes effect when its interface appears, and stays when the interface disappears.
 func TestNodeConfigFollowsTheLinks(t *testing.T) {
 	p := start(t, withFile, twoNICs[:2], additional)
 	p.want("without the link", byFile)
@@ -370,8 +366,7 @@ func TestNodeConfigFollowsTheLinks(t *testing.T) {
 	}
 }
 
-// Addresses that Contiv has assigned are no addresses of the host: they are taken
-// away when the NodeConfig no longer has them.
+// Addresses assigned by Contiv are not the host's: they are removed with the NodeConfig.
 func TestAssignedAddressesAreNotTheHosts(t *testing.T) {
 	eth0 := link("eth0", "", "192.168.9.50/24", "192.168.1.5/24")
 	eth0.Assigned = eth0.Addresses[:1]
@@ -397,8 +392,8 @@ func TestAssignedAddressesAreNotTheHosts(t *testing.T) {
 	}
 }
 
-// Computed addresses of nodes leave out the gateways of all nodes, lest two nodes
-// compute the same.
+// Computed node addresses skip the gateways of all nodes, so that no two nodes compute the same
+// address.
 func TestStaticGatewaysAreTheSameOnAllNodes(t *testing.T) {
 	want := []netip.Addr{netip.MustParseAddr("192.168.1.1"), netip.MustParseAddr("192.168.1.2"), netip.MustParseAddr("192.168.1.3")}
 	for _, name := range []string{"node1", "node2", "node3"} {
@@ -416,7 +411,6 @@ func TestStaticGatewaysAreTheSameOnAllNodes(t *testing.T) {
 	}
 }
 
-// The mirror of the last NodeConfig in force may be unusable.
 func TestUnusableLocalCopyOfTheNodeConfig(t *testing.T) {
 	p := start(t, withFile, twoNICs, additional)
 	for _, value := range []string{"", "{", `{"gateway": "x"}`} {
@@ -435,8 +429,8 @@ func TestUnusableLocalCopyOfTheNodeConfig(t *testing.T) {
 	p.want("no local store", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT false")
 }
 
-// REST, links and the event loop use the plugin at the same time. For the race
-// detector; besides, nobody ever sees a mixture of two configurations.
+// REST, links and the event loop use the plugin concurrently. No reader sees a mixture of two
+// configurations. For the race detector.
 func TestConcurrentUse(t *testing.T) {
 	p := start(t, withFile, twoNICs, nil)
 	allowed := []string{"eth0 [192.168.1.50/24] [192.168.1.2]", "eth0 [] [10.50.0.254]"}
@@ -492,7 +486,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
-	p.loop.Take() // what the last change of links announced
+	p.loop.Take() // announced by the last change of links
 	p.links.Store(&twoNICs)
 	p.put(additional)
 	p.want("in the end", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT false")

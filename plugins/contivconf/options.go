@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// PodOptions are the options that the addresses of pods follow from, with their effective
-// values for each IP version: "podSubnetCIDR (IPv4)=10.1.0.0/16".
+// PodOptions returns the options that determine pod addresses, with their effective values per IP
+// version: "podSubnetCIDR (IPv4)=10.1.0.0/16".
 func (s *Subnets) PodOptions() []string {
 	return s.options(
 		option{podSubnet, func(f *Subnets) string { return network(f.Pods) }},
@@ -17,8 +17,8 @@ func (s *Subnets) PodOptions() []string {
 
 const podSubnet = "podSubnetCIDR"
 
-// ClusterOptions are the options that must be the same on all nodes: PodOptions, and those
-// from which nodes compute each other's addresses.
+// ClusterOptions returns the options that must be equal on all nodes: PodOptions, and the options
+// for addresses of other nodes.
 func (s *Subnets) ClusterOptions() []string {
 	return append(s.PodOptions(), s.options(
 		option{"vxlanCIDR", func(f *Subnets) string { return network(f.VXLAN) }},
@@ -27,7 +27,7 @@ func (s *Subnets) ClusterOptions() []string {
 		option{"vppHostSubnetOneNodePrefixLen", func(f *Subnets) string { return strconv.Itoa(f.VPPHostOneNodeLen) }})...)
 }
 
-// option is an option of ipamConfig and its value for one IP version.
+// option is an ipamConfig option and its value for one IP version.
 type option struct {
 	name  string
 	value func(*Subnets) string
@@ -54,9 +54,8 @@ func network(p netip.Prefix) string {
 	return p.String()
 }
 
-// ChangedOptions describes how options differ: "ipamConfig.podSubnetOneNodePrefixLen (IPv4) is
-// 25, not 24". Those of an IP version that was not there before do not count, nor do options that
-// one side does not know.
+// ChangedOptions describes the differences: "ipamConfig.podSubnetOneNodePrefixLen (IPv4) is 25, not
+// 24". It ignores options of a new IP version and options that one side does not have.
 func ChangedOptions(now, before []string) []string {
 	is := map[string]string{}
 	for _, text := range now {

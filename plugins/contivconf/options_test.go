@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// options has every option of contiv.conf with its documented default and another
-// value, both as JSON. "" stands for a default that is left out.
+// options holds every option of contiv.conf with its documented default and another value, as JSON.
+// "" means an omitted default.
 var options = map[string][2]string{
 	"stealFirstNIC":                {"", "true"},
 	"stealInterface":               {"", `"eth0"`},
@@ -58,7 +58,7 @@ var options = map[string][2]string{
 	"ipamConfig.podSubnetOneNodePrefixLen":         {"24", "25"},
 	"ipamConfig.vppHostSubnetCIDR":                 {`"172.30.0.0/16"`, `"172.31.0.0/16"`},
 	"ipamConfig.vppHostSubnetOneNodePrefixLen":     {"24", "25"},
-	"ipamConfig.podSubnetOneNodePrefixLenIPv6":     {"64", "80"}, // ours, as the next one
+	"ipamConfig.podSubnetOneNodePrefixLenIPv6":     {"64", "80"}, // not an option of contiv/vpp, like the next one
 	"ipamConfig.vppHostSubnetOneNodePrefixLenIPv6": {"64", "80"},
 	"ipamConfig.nodeInterconnectCIDR":              {"", `"192.168.16.0/24"`},
 	"ipamConfig.vxlanCIDR":                         {`"192.168.30.0/24"`, `"192.168.31.0/24"`},
@@ -81,7 +81,7 @@ var options = map[string][2]string{
 		`"otherVPPInterfaces":[{"interfaceName":"eth1","ip":"192.168.17.1/24","useDHCP":true}],"stealInterface":"eth2","gateway":"192.168.16.100","natExternalTraffic":true}]`},
 }
 
-// flatten returns the leaves of a JSON object by their paths; lists are leaves.
+// flatten returns the leaves of a JSON object by path. Lists are leaves.
 func flatten(t testing.TB, config contivconf.Config) map[string]string {
 	t.Helper()
 	data, err := json.Marshal(config)
@@ -104,13 +104,11 @@ func flatten(t testing.TB, config contivconf.Config) map[string]string {
 	return leaves
 }
 
-// nested returns YAML with one key.
 func nested(path, value string) string {
 	keys := strings.Split(path, ".")
 	return strings.Join(keys, ": {") + ": " + value + strings.Repeat("}", len(keys)-1)
 }
 
-// Every option has the documented name and default, and can be set.
 func TestEveryOption(t *testing.T) {
 	defaults := flatten(t, contivconf.Default())
 	for path, value := range defaults {
@@ -140,7 +138,7 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-// optionNames returns the paths of all fields that have a JSON name.
+// optionNames returns the paths of all fields with a JSON name.
 func optionNames(prefix string, typ reflect.Type) (names []string) {
 	for i := range typ.NumField() {
 		field := typ.Field(i)
@@ -161,7 +159,6 @@ func optionNames(prefix string, typ reflect.Type) (names []string) {
 	return names
 }
 
-// Values that no vswitch could use are refused at the start.
 func TestOptionsOutOfRange(t *testing.T) {
 	for conf, want := range map[string]string{
 		"tapInterfaceVersion: 3":                              "tapInterfaceVersion is 3: use 2",
@@ -191,7 +188,6 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 }
 
-// Which of several options counts.
 func TestPrecedence(t *testing.T) {
 	node := func(fields string) string { return "nodeConfig: [{nodeName: node1, " + fields + "}]\n" }
 	for name, test := range map[string]struct{ conf, want string }{
@@ -231,7 +227,6 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// The IP version of pods follows from their subnet, or from contivCIDR.
 func TestIPVersionOfPods(t *testing.T) {
 	for conf, want := range map[string]bool{
 		"": false,
@@ -250,7 +245,7 @@ func TestIPVersionOfPods(t *testing.T) {
 	}
 }
 
-// The kernel vswitch is the host's network stack, so an IPv6-only cluster needs no network between them; VPP does.
+// The kernel vswitch needs no IPv6 network between host and vswitch, unlike VPP.
 func TestHostNetworkOfIPv6(t *testing.T) {
 	const conf = "ipamConfig: {podSubnetCIDR: 'fd10::/48', podSubnetOneNodePrefixLen: 64, vxlanCIDR: 'fd30::/64'}"
 	c, err := contivconf.New("node1", load(t, conf), contivconf.Sources{Links: links{link("eth0", "", "192.168.1.5/24")}}, nil, nil, plugintest.Logger())

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
-// forNode returns the node's section, an empty one if it has none.
 func (c *Config) forNode(name string) (NodeConfig, error) {
 	var found *NodeConfig
 	for i := range c.NodeConfig {
@@ -33,7 +32,7 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 	return *found, nil
 }
 
-// resolveStatic takes over what is configured.
+// resolveStatic resolves the configuration without the links.
 func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	var r Resolved
 	r.stealing = c.stealing(n)
@@ -71,8 +70,8 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	return r, err
 }
 
-// gateways returns those of all nodes, sorted. What is no address is reported on the
-// node that it is for.
+// gateways returns the gateways of all nodes, sorted. Invalid addresses are reported on their
+// nodes.
 func (c *Config) gateways() []netip.Addr {
 	options := []string{c.IPAMConfig.DefaultGateway}
 	for _, section := range c.NodeConfig {
@@ -130,8 +129,8 @@ func isHostAddress(p netip.Prefix) bool {
 	return true
 }
 
-// checkAddresses compares the configured addresses with each other and with the
-// address plan, which they must not be part of.
+// checkAddresses rejects configured addresses that overlap with each other or with the address
+// plan.
 func checkAddresses(r *Resolved, subnets *Subnets) error {
 	all := r.addresses()
 	for i, p := range all {
@@ -145,7 +144,6 @@ func checkAddresses(r *Resolved, subnets *Subnets) error {
 	return nil
 }
 
-// addresses returns all that are configured.
 func (r *Resolved) addresses() []netip.Prefix {
 	all := slices.Clone(r.Main.Addresses)
 	for _, other := range r.Other {
@@ -154,22 +152,21 @@ func (r *Resolved) addresses() []netip.Prefix {
 	return all
 }
 
-// former is what a node had before.
+// former is the previous state of a node.
 type former struct {
-	// main is the interface that was chosen as the main one; "" if none was.
-	main string
-	// addresses of the node.
+	// main is the automatically selected main interface, or "".
+	main      string
 	addresses []netip.Addr
 }
 
-// before returns what the node had before a configuration is completed.
+// before returns the node's state before a configuration is resolved.
 func (c *ContivConf) before(static *Resolved) former {
 	now, started := c.current()
 	switch {
 	case !started:
 		return former{addresses: c.published}
 	case static.Main.Name == "" && now.static.Main.Name != "":
-		return former{} // the choice is free again
+		return former{} // select again
 	}
 	f := former{main: now.resolved.Main.Name}
 	c.mu.RLock()
@@ -183,7 +180,7 @@ func (c *ContivConf) before(static *Resolved) former {
 	return f
 }
 
-// remember notes which addresses the node published when its agent ran before.
+// remember records the addresses that the node published in an earlier run.
 func (c *ContivConf) remember(state controller.KubeState) {
 	for _, value := range state[dbresources.VppNode] {
 		v, ok := value.(*vppnode.VppNode)
@@ -199,7 +196,7 @@ func (c *ContivConf) remember(state controller.KubeState) {
 	}
 }
 
-// resolveLinks finds the main interface among the links and what it offers.
+// resolveLinks selects the main interface among the links and adds its properties.
 func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, before former, subnets *Subnets) (Resolved, error) {
 	main := mainLink(r, links, internalIPs, before)
 	switch {
@@ -239,9 +236,10 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, before
 	return r, nil
 }
 
-// mainLink returns the configured link. Else it prefers, in this order: a link with an address that Kubernetes knows this node
-// by; the link that it was before; one with an address that the node had before; one with a default route; one that is up. While
-// the link that it was before is missing, one that is merely up does not take its place.
+// mainLink returns the configured link. By default it prefers, in this order, a link with the
+// node's address in Kubernetes, the previous link, a link with a previous address, one with a
+// default route, and one that is up. A link that is merely up does not replace a missing previous
+// link.
 func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr, before former) *HostLink {
 	if r.Main.Name != "" {
 		return linkNamed(links, r.Main.Name)
@@ -287,7 +285,7 @@ func linkNamed(links []HostLink, name string) *HostLink {
 	return nil
 }
 
-// isInternal reports whether the link leads to nowhere outside of the host.
+// isInternal reports whether the link does not leave the host.
 func isInternal(l *HostLink) bool {
 	for _, prefix := range []string{"docker", "vir"} {
 		if strings.HasPrefix(l.Name, prefix) {
@@ -297,8 +295,7 @@ func isInternal(l *HostLink) bool {
 	return l.Name == "lo"
 }
 
-// hostGateway returns the next hop of a default route of the host, of an IP
-// version; the zero Addr if it has none.
+// hostGateway returns the next hop of the host's default route of an IP version, or the zero Addr.
 func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 	for _, l := range links {
 		for _, gateway := range l.DefaultGateways {
@@ -310,8 +307,7 @@ func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// withoutAssigned leaves out the addresses that Contiv assigns to the main link, or
-// has assigned to it: those may be taken away.
+// withoutAssigned returns the link's addresses except Contiv's own, which may be removed.
 func withoutAssigned(main *HostLink, r *Resolved, subnets *Subnets) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(main.Addresses), func(p netip.Prefix) bool {
 		if slices.Contains(r.Main.Addresses, p) || slices.Contains(main.Assigned, p) || !r.Main.UseDHCP && slices.Contains(main.Leased, p) {
@@ -323,9 +319,9 @@ func withoutAssigned(main *HostLink, r *Resolved, subnets *Subnets) []netip.Pref
 	})
 }
 
-// nodeAddress chooses among the addresses of the main link, of an IP version: one that Kubernetes knows comes first, then the leased one,
-// then the one that the node had before, then those for long use, then those of a network with other hosts. It returns the zero Prefix
-// if there is none.
+// nodeAddress selects an address of the main link. It prefers, in this order, an address in
+// Kubernetes, a leased one, the previous one, a permanent one, and one in a network with other
+// hosts. It returns the zero Prefix if the link has none of the IP version.
 func nodeAddress(main *HostLink, ipv6 bool, internalIPs []netip.Addr, before former) netip.Prefix {
 	best, bestRank := netip.Prefix{}, -1
 	for _, p := range main.Addresses {
@@ -375,8 +371,7 @@ func (r Resolved) equal(other Resolved) bool {
 		r.Stolen.Equal(other.Stolen)
 }
 
-// Gateway returns the configured default gateway of an IP version; the zero Addr
-// if there is none.
+// Gateway returns the configured default gateway of an IP version, or the zero Addr.
 func (r *Resolved) Gateway(ipv6 bool) netip.Addr {
 	for _, gateway := range r.Gateways {
 		if gateway.Is6() == ipv6 {

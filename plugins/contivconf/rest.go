@@ -8,20 +8,19 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is the path that Handler is meant for.
+// URL is the path of Handler.
 const URL = "/contiv/v1/node-config"
 
-// Report is the answer of GET /contiv/v1/node-config: the configuration of this
-// node in force, resolved.
+// Report is the response of GET /contiv/v1/node-config: this node's resolved configuration in
+// force.
 type Report struct {
 	NodeName string `json:"nodeName"`
-	// Source of what is configured for this node alone: "contiv.conf" or
-	// "NodeConfig".
+	// Source of the node's own configuration: "contiv.conf" or "NodeConfig".
 	Source Source `json:"source"`
-	// Refused says why the NodeConfig in etcd, or its removal, is not in force.
+	// Refused is the reason why the NodeConfig in etcd, or its removal, is not in force.
 	Refused string `json:"refused,omitempty"`
 
-	// MainInterface leads to the other nodes. Its name is empty if there is none.
+	// MainInterface leads to other nodes. Its name may be empty.
 	MainInterface      InterfaceReport   `json:"mainInterface"`
 	OtherInterfaces    []InterfaceReport `json:"otherInterfaces"`
 	Gateways           []netip.Addr      `json:"gateways"`
@@ -31,10 +30,9 @@ type Report struct {
 // InterfaceReport describes an interface.
 type InterfaceReport struct {
 	Name string `json:"name"`
-	// IPs are to be assigned; with prefix lengths.
+	// IPs to assign, with prefix lengths.
 	IPs []netip.Prefix `json:"ips"`
-	// LinkIPs are those that it has already and that are used; of the main interface
-	// only.
+	// LinkIPs are existing addresses in use. Only for the main interface.
 	LinkIPs []netip.Prefix `json:"linkIPs,omitempty"`
 	UseDHCP bool           `json:"useDHCP,omitempty"`
 }
@@ -43,7 +41,7 @@ func (i *Interface) report() InterfaceReport {
 	return InterfaceReport{Name: i.Name, IPs: append([]netip.Prefix{}, i.Addresses...), UseDHCP: i.UseDHCP}
 }
 
-// Report describes the configuration in force; false before the first resync.
+// Report returns the configuration in force, or false before the first resync.
 func (c *ContivConf) Report() (Report, bool) {
 	now, started := c.current()
 	report := Report{

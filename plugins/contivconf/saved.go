@@ -11,20 +11,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StoreKey is the key, in the local store, of the last NodeConfig that was in force;
-// the value is its JSON. It is for an agent that is restarted while the NodeConfig in
-// etcd has a mistake.
+// StoreKey is the local store's key of the last NodeConfig in force, as JSON. A restarted agent
+// uses it if the NodeConfig in etcd is invalid.
 const StoreKey = "/local/contivconf/nodeconfig"
 
-// saved keeps the last NodeConfig that was in force. Used by the event loop only.
+// saved persists the last NodeConfig in force. Only for the event loop.
 type saved struct {
-	db store.Broker // nil: it is not kept
-	// stored is what the store holds, if known.
+	db store.Broker // nil: no persistence
+	// stored is the content of the store, if known.
 	stored *nodeconfig.NodeConfig
 	known  bool
 }
 
-// load returns nil if there is none.
+// load returns nil if nothing is stored.
 func (s *saved) load(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConfig {
 	if s.db == nil {
 		return nil
@@ -44,7 +43,7 @@ func (s *saved) load(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConf
 	return msg
 }
 
-// put keeps the NodeConfig; nil: none is in force. The node works without it, too.
+// put stores the NodeConfig, or deletes it if nil. Failures are not fatal.
 func (s *saved) put(ctx context.Context, msg *nodeconfig.NodeConfig, log *slog.Logger) {
 	if s.db == nil || s.known && proto.Equal(s.stored, msg) {
 		return

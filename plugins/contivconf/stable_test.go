@@ -22,7 +22,6 @@ func fleeting(l contivconf.HostLink, addresses ...string) contivconf.HostLink {
 	return l
 }
 
-// down is a link that is not up.
 func down(l contivconf.HostLink) contivconf.HostLink {
 	l.Up = false
 	return l
@@ -34,7 +33,7 @@ ipamConfig:
   vxlanCIDR: 192.168.30.0/24,fd30::/112
 `
 
-// The main interface and the addresses of the node follow what Kubernetes knows, and else stay what they were.
+// Main interface and node addresses follow Kubernetes and otherwise stay stable.
 func TestChoiceOfAddressesIsGoodAndStable(t *testing.T) {
 	const v4, old6, new6, short6 = "192.168.1.5/24", "2001:db8::5/64", "2001:db8::bb/64", "2001:db8::cc/128"
 	type step struct {
@@ -139,7 +138,8 @@ func TestChoiceOfAddressesIsGoodAndStable(t *testing.T) {
 	}
 }
 
-// While the main interface that the agent chose is missing, the warning names what would be taken for it, and no option.
+// The warning names the replacement of a missing, automatically selected main interface, and no
+// option.
 func TestMissingMainInterface(t *testing.T) {
 	current := links{link("eth0", "192.168.1.1", "192.168.1.5/24"), link("eth1", "", "192.0.2.1/24")}
 	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{Links: &current}, &plugintest.Loop{}, nil, plugintest.Logger())
@@ -157,7 +157,6 @@ func TestMissingMainInterface(t *testing.T) {
 	}
 }
 
-// Networks of the host that are part of the address plan are warned of, while they are.
 func TestOverlapsAreWarnedOf(t *testing.T) {
 	main := link("eth0", "192.168.1.1", "192.168.1.5/24")
 	current := links{main}
@@ -174,7 +173,7 @@ func TestOverlapsAreWarnedOf(t *testing.T) {
 	resync()
 	for _, test := range []struct {
 		with contivconf.HostLink
-		want string // "": nothing
+		want string // "" for none
 	}{
 		{link("eth1", "", "192.168.30.77/24"), "network 192.168.30.0/24 of interface eth1 overlaps with ipamConfig.vxlanCIDR 192.168.30.0/24"},
 		{link("eth1", "", "10.1.77.5/16"), "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},

@@ -10,14 +10,13 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// Stolen is what the STN daemon says of the network card that it keeps for the vswitch.
+// Stolen is the STN daemon's report of the NIC that it holds for the vswitch.
 type Stolen struct {
-	// Name is the host's name of the card.
+	// Name of the NIC on the host.
 	Name string
-	// PCI is its address on the bus if VPP drives it by itself; "" if VPP shares it with the
-	// host's driver.
+	// PCI is the bus address if VPP drives the NIC, or "" if it shares the host's driver.
 	PCI string
-	// Addresses and Routes are those that the host has, or had, on the card.
+	// Addresses and Routes of the host on the NIC, current or former.
 	Addresses []netip.Prefix
 	Routes    []StolenRoute
 	MTU       int
@@ -26,12 +25,12 @@ type Stolen struct {
 // StolenRoute is a route of the host.
 type StolenRoute struct {
 	Destination netip.Prefix
-	// NextHop is the zero Addr if the destinations are neighbours.
+	// NextHop is the zero Addr for on-link destinations.
 	NextHop netip.Addr
 	Metric  uint32
 }
 
-// Equal reports whether two say the same.
+// Equal reports whether the reports are equal.
 func (s *Stolen) Equal(other *Stolen) bool {
 	if s == nil || other == nil {
 		return s == other
@@ -39,11 +38,11 @@ func (s *Stolen) Equal(other *Stolen) bool {
 	return s.Name == other.Name && s.PCI == other.PCI && s.MTU == other.MTU && slices.Equal(s.Addresses, other.Addresses) && slices.Equal(s.Routes, other.Routes)
 }
 
-// STNHolderChange says that the host or the vswitch has the stolen network card from now on.
+// STNHolderChange reports that the stolen NIC moved to the host or to the vswitch.
 type STNHolderChange struct {
 	controller.NonBlocking
 	Interface string
-	// Host: it is the host's; Reason says why.
+	// Host means that the host has it, for the given Reason.
 	Host   bool
 	Reason string
 }
@@ -56,7 +55,7 @@ func (*STNHolderChange) TransactionType() controller.TransactionType {
 func (*STNHolderChange) Direction() controller.Direction { return controller.Forward }
 func (e *STNHolderChange) String() string                { return "STN Holder Change: " + e.Describe() }
 
-// Describe says it in a sentence.
+// Describe returns the change as a sentence.
 func (e *STNHolderChange) Describe() string {
 	if e.Host {
 		return fmt.Sprintf("network card %s is the host's: %s", e.Interface, e.Reason)
@@ -64,14 +63,14 @@ func (e *STNHolderChange) Describe() string {
 	return fmt.Sprintf("network card %s is the vswitch's", e.Interface)
 }
 
-// stealing is what is configured about the theft of a card.
+// stealing is the configured theft of a NIC.
 type stealing struct {
 	wanted bool
-	// name of the card; "": the first one.
+	// name of the NIC, or "" for the first.
 	name string
 }
 
-// stealing returns what is configured for this node: its own option comes first.
+// stealing returns the node's configuration. The node's own option has precedence.
 func (c *Config) stealing(n *NodeConfig) stealing {
 	for _, name := range []string{n.StealInterface, c.StealInterface} {
 		if name != "" {
@@ -81,9 +80,9 @@ func (c *Config) stealing(n *NodeConfig) stealing {
 	return stealing{wanted: c.StealFirstNIC}
 }
 
-// StealsOn returns whether a node is to have its network card stolen, and the name of that; "" for
-// the first one. It is for a program that runs before the agent. crd is the node's NodeConfig, which
-// replaces its section of the file unless it is disabled; nil: there is none.
+// StealsOn returns whether to steal a node's NIC and its name ("": the first). It is for a program
+// that runs before the agent. crd is the node's NodeConfig or nil. It replaces the file's section
+// unless it is disabled.
 func (c *Config) StealsOn(node string, crd *nodeconfig.NodeConfig) (name string, steals bool, err error) {
 	section, err := c.forNode(node)
 	if err != nil {
@@ -96,10 +95,10 @@ func (c *Config) StealsOn(node string, crd *nodeconfig.NodeConfig) (name string,
 	return s.name, s.wanted, nil
 }
 
-// errNoSTN is for an agent that cannot ask.
+// errNoSTN is for an agent without access to contiv-stn.
 var errNoSTN = errors.New("stealInterface and stealFirstNIC need contiv-stn, which this program does not know how to ask")
 
-// readStolen takes the card from the host, and from it what the main interface is to have.
+// readStolen claims the NIC and configures the main interface from it.
 func (c *ContivConf) readStolen(r Resolved, internalIPs []netip.Addr) (Resolved, error) {
 	if c.stn == nil {
 		return r, errNoSTN
@@ -113,7 +112,7 @@ func (c *ContivConf) readStolen(r Resolved, internalIPs []netip.Addr) (Resolved,
 		if r.Main.Name != "" && r.Main.Name != s.Name {
 			return r, fmt.Errorf("nodeConfig.mainVPPInterface.interfaceName is %s, but the network card that is stolen is %s: leave it out", r.Main.Name, s.Name)
 		}
-		// The host goes on to renew its leases.
+		// The host continues to renew its leases.
 		r.Main.Name, r.Main.UseDHCP = s.Name, false
 	}
 	if !r.Main.UseDHCP {
@@ -123,7 +122,7 @@ func (c *ContivConf) readStolen(r Resolved, internalIPs []netip.Addr) (Resolved,
 	return r, nil
 }
 
-// stolenAddresses are those of the IP versions of the cluster; first those that Kubernetes knows.
+// stolenAddresses returns the NIC's addresses of the cluster's IP versions, first Kubernetes' ones.
 func (c *ContivConf) stolenAddresses(s *Stolen, internalIPs []netip.Addr) (list []netip.Prefix) {
 	for _, known := range []bool{true, false} {
 		for _, family := range c.subnets.Families() {
@@ -137,8 +136,7 @@ func (c *ContivConf) stolenAddresses(s *Stolen, internalIPs []netip.Addr) (list 
 	return list
 }
 
-// gateways are the next hops of the default routes, of each IP version that with the lowest
-// metric.
+// gateways returns the next hops of the default routes with the lowest metric, per IP version.
 func (s *Stolen) gateways() (list []netip.Addr) {
 	for _, ipv6 := range []bool{false, true} {
 		for _, r := range s.Best() {
@@ -150,7 +148,7 @@ func (s *Stolen) gateways() (list []netip.Addr) {
 	return list
 }
 
-// Best returns, for each destination, the route with the lowest metric.
+// Best returns the route with the lowest metric for each destination.
 func (s *Stolen) Best() (list []StolenRoute) {
 	for _, r := range s.Routes {
 		at := slices.IndexFunc(list, func(o StolenRoute) bool { return o.Destination == r.Destination })

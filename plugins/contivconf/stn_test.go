@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// stolenCard is a card with addresses, and routes through gateways.
 func stolenCard(pci string, addresses string, gateways ...string) *contivconf.Stolen {
 	s := &contivconf.Stolen{Name: "eth0", PCI: pci, MTU: 1400}
 	for _, text := range strings.Fields(addresses) {
@@ -36,7 +35,7 @@ func TestMainInterfaceIsTheStolenCard(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf   string
 		stolen *contivconf.Stolen
-		asked  string // for
+		asked  string // requested NIC
 		// name, addresses and gateways of the main interface, or the error
 		want string
 	}{
@@ -83,7 +82,6 @@ func TestMainInterfaceIsTheStolenCard(t *testing.T) {
 	}
 }
 
-// Another address of the card makes all plugins compute anew.
 func TestStolenCardChanges(t *testing.T) {
 	loop, stolen := &plugintest.Loop{}, stolenCard("", "192.168.16.1/24")
 	c, err := contivconf.New("node1", load(t, "stealInterface: eth0"), contivconf.Sources{STN: func(string, bool) (*contivconf.Stolen, error) { return stolen, nil }}, loop, nil, plugintest.Logger())

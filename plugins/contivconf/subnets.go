@@ -9,37 +9,34 @@ import (
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
-// Subnets is the address plan of the cluster for one IP version, parsed and
-// divided.
+// Subnets is the parsed address plan of the cluster for one IP version.
 type Subnets struct {
-	// Pods of all nodes; each node has a part of PodsOneNodeLen.
+	// Pods of all nodes. Each node has a part of length PodsOneNodeLen.
 	Pods           netip.Prefix
 	PodsOneNodeLen int
-	// VPPHost connects the vswitch with the host's stack, divided like Pods.
-	// Unused on vswitches that share the host's stack, and the zero Prefix if there is none of the IP version.
+	// VPPHost connects the vswitch to the host's stack and is divided like Pods. Vswitches that
+	// share the host's stack do not use it. It is the zero Prefix if unset for the IP version.
 	VPPHost           netip.Prefix
 	VPPHostOneNodeLen int
-	// NodeInterconnect holds the nodes' addresses if Contiv assigns them; else
-	// it is the zero Prefix.
+	// NodeInterconnect holds the nodes' addresses if Contiv assigns them, or is the zero Prefix.
 	NodeInterconnect netip.Prefix
-	// VXLAN holds an address of each node inside of the overlay.
+	// VXLAN holds an address of each node inside the overlay.
 	VXLAN netip.Prefix
-	// Service holds the cluster IPs; the zero Prefix if unknown.
+	// Service holds the cluster IPs, or is the zero Prefix if unknown.
 	Service netip.Prefix
 
-	// Second is the plan for the other IP version, in a dual-stack cluster; else
-	// nil. It has no Second itself.
+	// Second is the plan of the second IP version of a dual-stack cluster, or nil. It has no Second
+	// itself.
 	Second *Subnets
 }
 
-// UseIPv6 tells the IP version of pods; in a dual-stack cluster, that of their
-// first address.
+// UseIPv6 reports whether pods have IPv6 addresses; in a dual-stack cluster, as the first one.
 func (s *Subnets) UseIPv6() bool { return s.Pods.Addr().Is6() }
 
 // DualStack reports whether pods have addresses of both IP versions.
 func (s *Subnets) DualStack() bool { return s.Second != nil }
 
-// Families returns the plan of each IP version, the first one first.
+// Families returns the plan of each IP version, the primary one first.
 func (s *Subnets) Families() []Subnets {
 	if s.Second == nil {
 		return []Subnets{*s}
@@ -47,10 +44,10 @@ func (s *Subnets) Families() []Subnets {
 	return []Subnets{*s, *s.Second}
 }
 
-// pair is the value of an option: a network, or one of each IP version.
+// pair holds the networks of an option: one, or one per IP version.
 type pair []netip.Prefix
 
-// of returns the network of an IP version, the zero Prefix if there is none.
+// of returns the network of an IP version, or the zero Prefix.
 func (p pair) of(ipv6 bool) netip.Prefix {
 	for _, network := range p {
 		if network.Addr().Is6() == ipv6 {
@@ -60,7 +57,7 @@ func (p pair) of(ipv6 bool) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// or returns the network of an IP version, else, if there is to be one only, any.
+// or returns the network of an IP version. If single, it returns any other network instead of none.
 func (p pair) or(ipv6, single bool) netip.Prefix {
 	if network := p.of(ipv6); network.IsValid() || !single || len(p) == 0 {
 		return network
@@ -86,7 +83,7 @@ func parsePair(option, value string) (pair, error) {
 	return p, nil
 }
 
-// unusable are the networks whose addresses cannot be given to anything.
+// unusable are networks without assignable addresses.
 var unusable = []struct {
 	network netip.Prefix
 	are     string
@@ -102,7 +99,7 @@ var unusable = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast addresses"},
 }
 
-// unfit says why no addresses can be taken from a network; "" if they can.
+// unfit returns the reason why a network has no assignable addresses, or "".
 func unfit(network netip.Prefix) string {
 	for _, u := range unusable {
 		if network.Overlaps(u.network) {
@@ -112,8 +109,8 @@ func unfit(network netip.Prefix) string {
 	return ""
 }
 
-// parseAllowedSources parses the option podAllowedSources. What belongs to others must not
-// be in it: the networks of pods and services, and what the nodes use among themselves.
+// parseAllowedSources parses the option podAllowedSources. It rejects overlaps with the networks of
+// pods, services and nodes.
 func (s *Subnets) parseAllowedSources(value string) (networks []netip.Prefix, err error) {
 	for _, text := range split(value) {
 		network, err := netip.ParsePrefix(text)
@@ -134,7 +131,6 @@ func (s *Subnets) parseAllowedSources(value string) (networks []netip.Prefix, er
 	return networks, nil
 }
 
-// split takes a list apart at its commas.
 func split(value string) []string {
 	if strings.TrimSpace(value) == "" {
 		return nil
@@ -146,11 +142,10 @@ func split(value string) []string {
 	return list
 }
 
-// plan holds the options that subnets are made of.
+// plan holds the options that determine the subnets.
 type plan struct{ all, pods, vppHost, vxlan, service, interconnect pair }
 
-// parseSubnets parses and checks the address plan. All mistakes are reported at
-// once.
+// parseSubnets parses and validates the address plan. It reports all errors at once.
 func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
 	var p plan
 	var errs []error
@@ -190,7 +185,7 @@ func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
 	return first, first.checkOverlaps()
 }
 
-// family returns the plan of one IP version, checked. single: there is no other one.
+// family returns the validated plan of one IP version. single means that there is no other version.
 func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subnets, error) {
 	s := Subnets{Service: p.service.or(ipv6, single), NodeInterconnect: p.interconnect.or(ipv6, single)}
 	if len(p.all) > 0 {
@@ -220,8 +215,8 @@ func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subne
 	return s, errors.Join(s.checkDivisions(suffix), s.checkVersions())
 }
 
-// A node's part of the pod subnet holds the network, gateway, NAT loopback and
-// broadcast addresses, so it needs 3 bits to have room for a pod.
+// A node's part of the pod subnet includes network, gateway, NAT loopback and broadcast addresses,
+// so that a pod needs at least 3 bits.
 const minPodHostBits = 3
 
 // checkDivisions checks the options whose names end in suffix.
@@ -247,8 +242,7 @@ type namedPrefix struct {
 	prefix netip.Prefix
 }
 
-// named lists the subnets that exist, of both IP versions, under the names of
-// their options.
+// named lists the existing subnets of both IP versions by option.
 func (s *Subnets) named() []namedPrefix {
 	var existing []namedPrefix
 	for _, f := range s.Families() {
@@ -264,8 +258,7 @@ func (s *Subnets) named() []namedPrefix {
 	return existing
 }
 
-// checkVersions wants one IP version in the plan. The nodes' own addresses may be
-// of the other one.
+// checkVersions requires one IP version throughout the plan, except for node addresses.
 func (s *Subnets) checkVersions() error {
 	for _, n := range s.named() {
 		if n.name != "nodeInterconnectCIDR" && n.name != "serviceCIDR" && n.prefix.Addr().Is6() != s.UseIPv6() {
@@ -276,7 +269,7 @@ func (s *Subnets) checkVersions() error {
 	return nil
 }
 
-// checkVPPHost demands the networks that a vswitch with a network stack of its own needs.
+// checkVPPHost requires the networks for a vswitch with its own network stack.
 func (s *Subnets) checkVPPHost(option string) error {
 	for _, f := range s.Families() {
 		if !f.VPPHost.IsValid() {
@@ -299,8 +292,8 @@ func (s *Subnets) checkOverlaps() error {
 	return errors.Join(errs...)
 }
 
-// clash returns the first subnet that a network of the host overlaps with;
-// nodeInterconnectCIDR, which is meant to be on a link, does not count.
+// clash returns the first subnet that overlaps with a network of the host. It ignores
+// nodeInterconnectCIDR, which belongs on a link.
 func (s *Subnets) clash(network netip.Prefix) (namedPrefix, bool) {
 	for _, n := range s.named() {
 		if n.name != "nodeInterconnectCIDR" && n.prefix.Overlaps(network) {
@@ -310,7 +303,7 @@ func (s *Subnets) clash(network netip.Prefix) (namedPrefix, bool) {
 	return namedPrefix{}, false
 }
 
-// effective returns the configuration with the subnets that are really used.
+// effective returns c with the effective subnets.
 func (s *Subnets) effective(c IPAMConfig) IPAMConfig {
 	families := s.Families()
 	text := func(network func(*Subnets) netip.Prefix) string {
