@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// counted tells of each request of a pod how long it took, and whether it failed.
+// counted reports the duration and result of each request.
 type counted struct {
 	cni.RemoteCNIServer
-	tell func(command string, took time.Duration, failed bool) // nil: nobody
+	tell func(command string, took time.Duration, failed bool) // may be nil
 }
 
 func (c counted) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {

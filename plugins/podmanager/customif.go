@@ -15,46 +15,43 @@ import (
 
 // Annotations of pods.
 const (
-	// CustomIfAnnotation starts the names of annotations that declare further interfaces
-	// of a pod: NAME/TYPE[/NETWORK], separated by commas. Several annotations with
-	// such names count in their order.
+	// CustomIfAnnotation is the prefix of annotations that declare custom interfaces of a pod:
+	// NAME/TYPE[/NETWORK], separated by commas. Several annotations are read in the order of their
+	// names.
 	CustomIfAnnotation = "contivpp.io/custom-if"
-	// EndpointIfAnnotation names the interface at whose address services reach the pod,
-	// instead of the main one.
+	// EndpointIfAnnotation names the interface whose address services use instead of the main one.
 	EndpointIfAnnotation = "contivpp.io/service-endpoint-if"
 )
 
 // Networks of custom interfaces.
 const (
-	DefaultNetwork = "default" // that of the main interfaces
-	StubNetwork    = "stub"    // none: the interface has no address
+	DefaultNetwork = "default" // network of the main interfaces
+	StubNetwork    = "stub"    // no address
 )
 
-// CustomIf is an interface of a pod beside its main one.
+// CustomIf is a custom interface of a pod.
 type CustomIf struct {
-	// Name inside of the pod.
+	// Name inside the pod.
 	Name string `json:"name"`
 	// Type is "tap" or "veth".
 	Type string `json:"type"`
-	// Network is DefaultNetwork or StubNetwork.
+	// Network is DefaultNetwork, StubNetwork or a custom network.
 	Network string `json:"network"`
 }
 
-// CustomIfs is what the annotations of a pod say.
+// CustomIfs is the parsed form of a pod's annotations.
 type CustomIfs struct {
 	Interfaces []CustomIf `json:"interfaces,omitempty"`
-	// EndpointIf is the name of the one that services reach the pod at, "" for the main one.
+	// EndpointIf is the interface for services, or "" for the main one.
 	EndpointIf string `json:"endpointIf,omitempty"`
-	// Refused says what of the annotations has no effect, and why.
+	// Refused lists the rejected parts of the annotations with reasons.
 	Refused []string `json:"refused,omitempty"`
 }
 
-// Equal reports whether both are the same.
 func (c CustomIfs) Equal(other CustomIfs) bool {
 	return slices.Equal(c.Interfaces, other.Interfaces) && c.EndpointIf == other.EndpointIf && slices.Equal(c.Refused, other.Refused)
 }
 
-// find returns the interface with a name.
 func (c CustomIfs) find(name string) (CustomIf, bool) {
 	if i := slices.IndexFunc(c.Interfaces, func(i CustomIf) bool { return i.Name == name }); i >= 0 {
 		return c.Interfaces[i], true
@@ -62,15 +59,14 @@ func (c CustomIfs) find(name string) (CustomIf, bool) {
 	return CustomIf{}, false
 }
 
-// maxCustomIfs bounds how many further interfaces a pod has, and how many refusals are told.
+// maxCustomIfs limits the custom interfaces of a pod and the reported rejections.
 const maxCustomIfs = 16
 
-// ifName is what a device may be called, without characters that separate names in
-// keys and annotations.
+// ifName matches device names without separators of keys and annotations.
 var ifName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
 
-// ParseCustomIfs reads the annotations of a pod whose main interface has the given name.
-// Each entry that cannot be understood is refused alone; after too many of them, it reads no further.
+// ParseCustomIfs parses the annotations of a pod with the given main interface. It rejects invalid
+// entries individually and stops after too many.
 func ParseCustomIfs(annotations map[string]string, mainIf string) (c CustomIfs) {
 	refuse := func(format string, args ...any) {
 		if len(c.Refused) < maxCustomIfs {
@@ -143,7 +139,7 @@ func parseCustomIf(entry, mainIf string) (i CustomIf, err error) {
 	return i, err
 }
 
-// followAnnotations announces that a wired pod's annotations do not say what they said before.
+// followAnnotations announces a change of a wired pod's annotations.
 func (m *PodManager) followAnnotations(ctx context.Context, id PodID) error {
 	if _, _, changed := m.declared(id); !changed {
 		return nil
@@ -154,8 +150,8 @@ func (m *PodManager) followAnnotations(ctx context.Context, id PodID) error {
 	return nil
 }
 
-// declared returns a wired pod with what its annotations declare now, if that has changed.
-// While the object of the pod is not known, it has not.
+// declared returns a wired pod and its declared interfaces if they have changed. They have not
+// while the pod's object is unknown.
 func (m *PodManager) declared(id PodID) (wired *LocalPod, now CustomIfs, changed bool) {
 	wired, ok := m.LocalPod(id)
 	if !ok {
@@ -169,8 +165,7 @@ func (m *PodManager) declared(id PodID) (wired *LocalPod, now CustomIfs, changed
 	return wired, now, !now.Equal(wired.Custom)
 }
 
-// declare remembers what the annotations of a pod declare now, and returns what they did
-// before.
+// declare records the declared interfaces of a pod and returns the previous ones.
 func (m *PodManager) declare(ctx context.Context, id PodID) (before CustomIfs) {
 	wired, now, changed := m.declared(id)
 	if !changed {

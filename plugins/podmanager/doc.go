@@ -1,6 +1,5 @@
-// Package podmanager knows the pods of this node. It serves the CNI requests for them, turns these
-// into events, and remembers enough of each pod for the other plugins to wire it again after a
-// restart.
+// Package podmanager tracks the pods of this node. It serves CNI requests, turns them into events,
+// and persists each pod, so that other plugins can wire it again after a restart.
 //
 //	contiv-cni ──gRPC──> Server ──AddPod, DeletePod, CheckPod──> event loop ──> handlers
 //	                        │                                        │
@@ -9,6 +8,6 @@
 //	LocalPods   pods wired on this node   <──> /local/podmanager/… in the local store
 //	Pods        pods known to Kubernetes  <──  KubeState
 //
-// A local pod is found again after a restart if its network namespace still
-// exists: the very same one, not only its path.
+// After a restart, a local pod is kept if the same network namespace, not only its path, still
+// exists.
 package podmanager

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// PodInterface is an interface of a pod that was configured for AddPod.
+// PodInterface is a pod interface configured for AddPod.
 type PodInterface struct {
-	// HostName is the name inside of the pod.
+	// HostName is the name inside the pod.
 	HostName string
-	// IPs with prefix lengths; at most one of each IP version.
+	// IPs with prefix lengths, at most one per IP version.
 	IPs []netip.Prefix
 	// Gateways of IPs, in the same order.
 	Gateways []netip.Addr
@@ -21,13 +21,13 @@ type PodInterface struct {
 	MTU      uint32
 }
 
-// Route is a route of a pod that was configured for AddPod.
+// Route is a route in a pod, configured for AddPod.
 type Route struct {
 	Network netip.Prefix
 	Gateway netip.Addr
 }
 
-// AddPod asks for the network of a pod. It is repeatable for the same container.
+// AddPod requests the network of a pod. It may be repeated for the same container.
 type AddPod struct {
 	controller.Blocking
 	Pod         PodID
@@ -36,28 +36,28 @@ type AddPod struct {
 	IfName      string
 	// Network is the name of the network configuration.
 	Network string
-	// HostPorts of the node are to lead to the pod.
+	// HostPorts are the node's ports that lead to the pod.
 	HostPorts []HostPort
 
-	// ExternalIPs are the pod's addresses if another IPAM plugin assigned them.
+	// ExternalIPs are the pod's addresses from another IPAM plugin.
 	ExternalIPs []netip.Addr
 
-	// Interfaces and Routes are filled in by the handlers that configure them.
+	// Interfaces and Routes are the results, added by the handlers.
 	Interfaces []PodInterface
 	Routes     []Route
 
-	// caller ends when the event has no waiting caller any more.
+	// caller ends when no caller waits for the event.
 	caller context.Context
-	// pod is what the runtime said.
+	// pod is the runtime's description.
 	pod LocalPod
-	// obsolete is the pod's other attachment, which is to be removed first.
+	// obsolete is the pod's other attachment, to be removed first.
 	obsolete *LocalPod
-	// added: the pod was not known before.
+	// added is set if the pod was unknown before.
 	added bool
-	// recorded gets an error when what is remembered of the pod is on the disk; nil if it is not
-	// recorded.
+	// recorded delivers the result of writing the pod's records to disk. It is nil if they are not
+	// written.
 	recorded <-chan error
-	// queued says that the recorder need not wait for this pod any longer; may be nil.
+	// queued tells the recorder not to wait for this pod. It may be nil.
 	queued func()
 	outcome
 }
@@ -75,8 +75,7 @@ func (e *AddPod) String() string {
 	return fmt.Sprintf("Add Pod %v\n* container: %s\n* network namespace: %s", e.Pod, e.ContainerID, e.NetNS)
 }
 
-// DeletePod asks to remove the network of a pod, if it is still the one of the
-// given container.
+// DeletePod requests the removal of a pod's network if it still belongs to the container.
 type DeletePod struct {
 	controller.Blocking
 	Pod         PodID
@@ -98,14 +97,13 @@ func (e *DeletePod) String() string {
 	return fmt.Sprintf("Delete Pod %v\n* container: %s", e.Pod, e.ContainerID)
 }
 
-// CheckPod asks whether the network of a pod is still as configured. Nothing is
-// changed.
+// CheckPod requests a comparison of a pod's network with its configuration.
 type CheckPod struct {
 	controller.Blocking
 	Pod         PodID
 	ContainerID string
 
-	// Interfaces and Routes are filled in as for AddPod.
+	// Interfaces and Routes are added as for AddPod.
 	Interfaces []PodInterface
 	Routes     []Route
 	outcome
@@ -125,13 +123,13 @@ func (e *CheckPod) String() string {
 	return fmt.Sprintf("Check Pod %v\n* container: %s", e.Pod, e.ContainerID)
 }
 
-// PodCustomIfUpdate gives a wired pod the custom interfaces that its annotations declare. It
-// follows the event that wired the pod or changed its annotations, or that freed an
-// address which an interface waited for.
+// PodCustomIfUpdate requests a wired pod's custom interfaces as declared by its annotations. It
+// follows the wiring of the pod, a change of its annotations, or the release of an address for
+// which an interface waits.
 type PodCustomIfUpdate struct {
 	controller.NonBlocking
 	Pod PodID
-	// Before is what was declared before; podmanager fills it in.
+	// Before holds the previous declaration. podmanager sets it.
 	Before CustomIfs
 }
 
@@ -143,7 +141,7 @@ func (e *PodCustomIfUpdate) String() string {
 	return fmt.Sprintf("Pod Custom Interfaces Update: %v", e.Pod)
 }
 
-// outcome is what the event loop tells about the processing of an event.
+// outcome records the event loop's report on an event.
 type outcome struct {
 	seqNum     uint64
 	southbound time.Duration
@@ -154,6 +152,5 @@ func (o *outcome) Processed(seqNum, _ uint64, southbound time.Duration) {
 	o.seqNum, o.southbound = seqNum, southbound
 }
 
-// WasWired reports whether the pod already had a network before the event, which then only repeats
-// earlier work.
+// WasWired reports whether the event repeats the wiring of a pod.
 func (e *AddPod) WasWired() bool { return !e.added }

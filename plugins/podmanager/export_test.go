@@ -2,7 +2,7 @@ package podmanager
 
 import "runtime"
 
-// Enter makes a call in another goroutine, and returns when it has entered the line.
+// Enter makes a call in another goroutine and returns once it is in the line.
 func (s *Server) Enter(call func()) {
 	latest := func() chan struct{} {
 		s.pods.line.mu.Lock()

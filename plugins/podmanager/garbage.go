@@ -12,17 +12,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attachment identifies what a runtime added.
+// attachment identifies an attachment of the runtime.
 type attachment struct{ containerID, ifName string }
 
-// CollectGarbage unwires the pods of the network that are not valid any more:
-// their DEL was never called. Pods of other networks, and those for which the
-// network is not known, stay.
+// CollectGarbage unwires pods of the network that are not in the list of valid attachments, because
+// their DEL was never called. It keeps pods of other or unknown networks.
 func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*cni.GarbageReply, error) {
 	if req.GetNetwork() == "" {
 		return nil, status.Error(codes.InvalidArgument, `network is empty: it is the "name" of the network configuration`)
 	}
-	// Without waiting: the list would say nothing of what is added meanwhile.
+	// Do not wait: the list does not contain pods added meanwhile.
 	if err := s.notReady(); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
@@ -45,7 +44,7 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 	var errs []error
 	for _, p := range stale {
 		if refused := s.unserved(ctx, ctx.Err()); refused != nil {
-			return nil, refused // nobody waits any more: what is left is collected next time
+			return nil, refused // the caller has gone: the next call collects the rest
 		}
 		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
 		if err := s.removeGarbage(ctx, p); err != nil {

@@ -11,19 +11,18 @@ import (
 	"github.com/contiv/contiv/kubeaddr"
 )
 
-// HostPort is a port of the node that leads to one of a pod.
+// HostPort is a port of the node that leads to a port of a pod.
 type HostPort struct {
-	// Address is one of the node; the zero Addr stands for all of them, an unspecified one
-	// for all of its IP version.
+	// Address is an address of the node. The zero Addr means all of them, an unspecified one all of
+	// its IP version.
 	Address netip.Addr `json:"address,omitzero"`
 	Port    uint16     `json:"port"`
 	// Protocol is "TCP", "UDP" or "SCTP".
 	Protocol string `json:"protocol"`
-	// PodPort is the port in the pod.
-	PodPort uint16 `json:"podPort"`
+	PodPort  uint16 `json:"podPort"`
 }
 
-// String returns such as "8080/TCP" or "192.168.16.1:8080/TCP".
+// String returns for example "8080/TCP" or "192.168.16.1:8080/TCP".
 func (p HostPort) String() string {
 	if !p.Address.IsValid() {
 		return fmt.Sprintf("%d/%s", p.Port, p.Protocol)
@@ -31,17 +30,17 @@ func (p HostPort) String() string {
 	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(p.Address, p.Port), p.Protocol)
 }
 
-// IsOn reports whether the port is one of an address of the node.
+// IsOn reports whether the port applies to an address of the node.
 func (p HostPort) IsOn(addr netip.Addr) bool {
 	return !p.Address.IsValid() || p.Address == addr || p.Address.IsUnspecified() && p.Address.Is6() == addr.Is6()
 }
 
-// Overlaps reports whether connections could be meant for both.
+// Overlaps reports whether a connection could match both.
 func (p HostPort) Overlaps(o HostPort) bool {
 	return p.Port == o.Port && p.Protocol == o.Protocol && (!p.Address.IsValid() || !o.Address.IsValid() || p.IsOn(o.Address) || o.IsOn(p.Address))
 }
 
-// parseHostPorts reads the capability "portMappings" of a network configuration.
+// parseHostPorts parses the capability "portMappings" of a network configuration.
 func parseHostPorts(raw json.RawMessage) (ports []HostPort, err error) {
 	const field = "runtimeConfig.portMappings in extra_nw_config"
 	var entries []struct {

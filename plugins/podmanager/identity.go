@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// A sandbox that claims the name of a pod is refused if it is not the pod that Kubernetes has, or if a newer one is wired.
+// A sandbox is rejected if another pod has its name in Kubernetes, or if a newer sandbox is wired.
 
-// staleSandboxError says why a sandbox is refused.
 type staleSandboxError struct {
 	reason string
-	// mayChange: Kubernetes' view of the pod may only be late.
+	// mayChange is set if Kubernetes' view may be late.
 	mayChange bool
 }
 
 func (e *staleSandboxError) Error() string { return e.reason }
 
-// kubernetesDelay is how long the object of a pod may take from Kubernetes to this node.
+// kubernetesDelay bounds the delay of a pod's object from Kubernetes to this node.
 const kubernetesDelay = 5 * time.Second
 
-// awaitIdentity returns nil if Kubernetes has the pod of a sandbox on this node, or none with its name. If it has another one, it
-// waits: the object may be on its way.
+// awaitIdentity returns nil if Kubernetes has the sandbox's pod on this node, or no pod of its
+// name. Otherwise it waits for the pod's object.
 func (m *PodManager) awaitIdentity(ctx context.Context, sandbox *LocalPod) error {
 	ctx, cancel := context.WithTimeout(ctx, kubernetesDelay)
 	defer cancel()
@@ -48,7 +47,7 @@ func ofUID(uid string) string {
 	return fmt.Sprintf(" (UID %s)", uid)
 }
 
-// podAndChange returns a pod, nil if Kubernetes does not know it, and a channel that is closed when pods change.
+// podAndChange returns a pod, or nil, and a channel that is closed when pods change.
 func (m *PodManager) podAndChange(id PodID) (*Pod, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +57,6 @@ func (m *PodManager) podAndChange(id PodID) (*Pod, <-chan struct{}) {
 	return m.pods[id], m.changed
 }
 
-// setPods changes the pods that Kubernetes knows.
 func (m *PodManager) setPods(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,17 +67,16 @@ func (m *PodManager) setPods(change func()) {
 	}
 }
 
-// arrivals remembers when the first ADDs of sandboxes arrived. The zero value is ready for use.
+// arrivals holds the times of the first ADD of sandboxes. The zero value is ready for use.
 type arrivals struct {
 	mu    sync.Mutex
 	first map[string]time.Time
-	order []string // the keys of first
+	order []string // keys of first, in order
 }
 
-// maxArrivals bounds how many sandboxes are remembered.
 const maxArrivals = 4096
 
-// of returns when the first ADD of a sandbox arrived: now, if none is known.
+// of returns the time of a sandbox's first ADD, which is now if it is unknown.
 func (a *arrivals) of(containerID string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +94,7 @@ func (a *arrivals) of(containerID string, now time.Time) time.Time {
 	return now
 }
 
-// refusals are the sandboxes that were refused and still exist. The zero value is ready for use.
+// refusals holds rejected sandboxes that still exist. The zero value is ready for use.
 type refusals struct {
 	mu   sync.Mutex
 	byID map[string]refusal
@@ -105,7 +102,6 @@ type refusals struct {
 
 type refusal struct{ netns, network, reason string }
 
-// maxRefusals bounds how many sandboxes are reported.
 const maxRefusals = 256
 
 func (r *refusals) add(sandbox *LocalPod, reason string) {
@@ -123,7 +119,6 @@ func (r *refusals) forget(containerID string) {
 	r.remove(func(id, _ string) bool { return id == containerID })
 }
 
-// remove forgets those sandboxes that match.
 func (r *refusals) remove(match func(containerID, network string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +129,8 @@ func (r *refusals) remove(match func(containerID, network string) bool) {
 	}
 }
 
-// RefusedSandboxes says, sorted, which sandboxes were refused because they are not the pod that they claim to be, until their DEL or
-// the end of their network namespaces.
+// RefusedSandboxes describes, sorted, the sandboxes rejected because another pod has their name. A
+// sandbox is listed until its DEL or the end of its network namespace.
 func (m *PodManager) RefusedSandboxes() (problems []string) {
 	m.refused.mu.Lock()
 	defer m.refused.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ofUID is the request of a sandbox in a network namespace of its own.
+// ofUID returns the request of a sandbox with its own network namespace.
 func ofUID(name, container, uid string) *cni.CNIRequest {
 	r := request(name, container)
 	r.NetworkNamespace += "-" + container
@@ -36,7 +36,7 @@ func kubePod(name, node, uid string) *pod.Pod {
 	return &pod.Pod{Name: name, Namespace: "default", NodeName: node, Uid: uid}
 }
 
-// refused makes an ADD that fails with an error that contains want, and changes nothing.
+// refused makes an ADD and checks that it fails with want and changes nothing.
 func refused(t *testing.T, n *plugintest.Node, r *cni.CNIRequest, want string) {
 	t.Helper()
 	before := n.Scheduler.Values()
@@ -151,7 +151,7 @@ func TestCurrentSandbox(t *testing.T) {
 	}
 }
 
-// What a sandbox replaced is known to the next agent.
+// The next agent knows which sandboxes were replaced.
 func TestOlderSandboxesSurviveARestart(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	add(t, n, ofUID("web", "c1", "u1"))
@@ -165,7 +165,7 @@ func TestOlderSandboxesSurviveARestart(t *testing.T) {
 	}
 }
 
-// The object of a pod may reach the node after its ADD.
+// A pod's object may arrive after its ADD.
 func TestKubernetesIsLate(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	former, now := kubePod("web", "node1", "u1"), kubePod("web", "node1", "u2")
@@ -178,7 +178,7 @@ func TestKubernetesIsLate(t *testing.T) {
 		}
 		done <- reply
 	}()
-	add(t, n, ofUID("db", "c1", "")) // others do not wait with it
+	add(t, n, ofUID("db", "c1", "")) // other pods do not wait
 	n.Change(former, now)
 	if reply := <-done; reply.GetResult() != 0 {
 		t.Errorf("%v", reply)
@@ -188,7 +188,7 @@ func TestKubernetesIsLate(t *testing.T) {
 	}
 }
 
-// An agent that is cut off from etcd knows pods as they were.
+// An agent without etcd uses the last known pods.
 func TestKubernetesIsAway(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{View: podmanager.NodeView{Connected: func() error { return fmt.Errorf("no etcd") }}})
 	n.Change(nil, kubePod("web", "node1", "u1"))
@@ -197,7 +197,7 @@ func TestKubernetesIsAway(t *testing.T) {
 	refused(t, n, ofUID("web", "c4", "u2"), "older than c3")
 }
 
-// Refused sandboxes are reported until the runtime removes them.
+// Rejected sandboxes are reported until their removal.
 func TestRefusedSandboxesAreReported(t *testing.T) {
 	var mu sync.Mutex
 	gone := map[string]bool{}
@@ -236,7 +236,7 @@ func TestRefusedSandboxesAreReported(t *testing.T) {
 	expect()
 }
 
-// order notes the events that a server sends.
+// order records the events of a server.
 type order struct {
 	controller.EventLoop
 	mu     sync.Mutex
@@ -255,7 +255,7 @@ func (o *order) PushEvent(ctx context.Context, event controller.Event) error {
 	return o.EventLoop.PushEvent(ctx, event)
 }
 
-// Calls that wait for the agent are served in the order of their arrival.
+// Waiting calls are served in the order of arrival.
 func TestOrderOfArrival(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true})
 	loop := &order{EventLoop: n.Loop}
@@ -292,7 +292,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// Connections that wait until the agent accepts them count in their order, too: of two sandboxes of a pod, the newer one is wired.
+// Waiting connections keep their order: of two sandboxes of a pod, the newer one is wired.
 func TestOrderOfConnections(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	socket := filepath.Join(t.TempDir(), "cni.sock")

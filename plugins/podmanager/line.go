@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// line makes calls wait for earlier ones with which they have a key in common. The zero value is ready for use.
+// line serialises calls that share a key. The zero value is ready for use.
 type line struct {
 	mu   sync.Mutex
-	last map[string]chan struct{} // by key: closed when the latest call with the key has left
+	last map[string]chan struct{} // by key: closed when the key's latest call has left
 }
 
-// place is that of a call in a line, for some of its keys.
+// place is the position of a call in a line for some of its keys.
 type place struct {
 	line   *line
 	keys   []string
@@ -20,7 +20,8 @@ type place struct {
 	leave  func()
 }
 
-// enter appends a call to the line, in one step for all groups of keys. The caller must leave each of the places.
+// enter atomically adds a call to the line, with one place per group of keys. The caller must leave
+// each place.
 func (l *line) enter(groups ...[]string) []*place {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +43,7 @@ func (l *line) enter(groups ...[]string) []*place {
 	return places
 }
 
-// first reports whether all calls before have left.
+// first reports whether all earlier calls have left.
 func (p *place) first() bool {
 	for _, before := range p.before {
 		select {
@@ -54,7 +55,7 @@ func (p *place) first() bool {
 	return true
 }
 
-// wait returns when all calls before have left, or ctx's error.
+// wait waits until all earlier calls have left.
 func (p *place) wait(ctx context.Context) error {
 	for _, before := range p.before {
 		select {
@@ -66,7 +67,8 @@ func (p *place) wait(ctx context.Context) error {
 	return nil
 }
 
-// end lets the calls behind go on as soon as those before have left, which a call that was given up does not wait for.
+// end leaves the place once all earlier calls have left, without blocking. It is for abandoned
+// calls.
 func (p *place) end() {
 	if !p.first() {
 		go func() {

@@ -11,9 +11,8 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// makeUpForMissedDels forgets the pods of missed DELs, though their network
-// namespaces may still exist. The resync that is going on then removes what was
-// configured for them.
+// makeUpForMissedDels removes the pods of missed DELs, even if their network namespaces exist. The
+// resync in progress then removes their configuration.
 func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
 	if m.missedDels == "" {
 		return
@@ -36,8 +35,8 @@ func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
 	}
 }
 
-// dropMissedDel removes the note of a missed DEL. It must not outlive an ADD of
-// the same container.
+// dropMissedDel removes the note of a missed DEL, which is obsolete after an ADD of the same
+// container.
 func (m *PodManager) dropMissedDel(ctx context.Context, containerID, ifName string) {
 	if m.missedDels == "" {
 		return

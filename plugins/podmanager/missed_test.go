@@ -9,8 +9,7 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// The runtime deletes a pod while no agent runs; its network namespace still
-// exists when the agent returns.
+// A DEL comes while no agent runs, and the network namespace still exists at the next start.
 func TestMissedDelIsMadeUpFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), cniwire.MissedDelsDir)
 	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir}) // without the folder
@@ -49,8 +48,7 @@ func TestMissedDelIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// A note that came too late for the resync is not about a container that is added
-// again.
+// A note that came after the resync does not affect a container that is added again.
 func TestAddMakesAMissedDelObsolete(t *testing.T) {
 	dir := t.TempDir()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir})

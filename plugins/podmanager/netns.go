@@ -11,14 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespaces returns a text that identifies the network namespace at a path for
-// as long as the machine runs. A path that leads to no network namespace is an error:
-// one of nsfile, or that a resource is lacking.
+// Namespaces returns an ID of the network namespace at a path, unique until the machine reboots. It
+// returns an error of nsfile if the path is not a network namespace, or the error of a lack of
+// resources.
 type Namespaces func(path string) (id string, err error)
 
-// KernelNamespaces are those of the machine. The ID consists of the boot ID and
-// the inode of the namespace, so that neither another namespace at the path nor
-// one after a reboot is taken for the same.
+// KernelNamespaces implements Namespaces. The ID consists of the boot ID and the namespace's inode,
+// so that it differs for another namespace at the path and after a reboot.
 func KernelNamespaces(path string) (string, error) {
 	file, err := nsfile.Open(path)
 	if err != nil {
@@ -36,10 +35,9 @@ func KernelNamespaces(path string) (string, error) {
 	return fmt.Sprintf("%s/%d", boot, ns.Ino), nil
 }
 
-// boot is the boot ID of the machine; nil: not yet read.
+// boot caches the boot ID.
 var boot atomic.Pointer[string]
 
-// bootID reads the boot ID once, as it lasts longer than the process.
 func bootID() (string, error) {
 	if id := boot.Load(); id != nil {
 		return *id, nil
@@ -53,8 +51,8 @@ func bootID() (string, error) {
 	return id, nil
 }
 
-// mayExist reports whether the namespace that a pod was in may still exist, although err
-// is why its path cannot be followed: the machine lacks something.
+// mayExist reports whether a namespace may exist although its path failed with err, because the
+// agent lacks resources or permissions.
 func mayExist(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }

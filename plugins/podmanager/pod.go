@@ -22,42 +22,41 @@ func (id PodID) String() string { return id.Namespace + "/" + id.Name }
 // IDOf returns the ID of a reflected pod.
 func IDOf(p *pod.Pod) PodID { return PodID{Name: p.GetName(), Namespace: p.GetNamespace()} }
 
-// Sandbox is a network namespace that a runtime made for a pod.
+// Sandbox is a network namespace made by a runtime for a pod.
 type Sandbox struct {
 	ContainerID string `json:"containerID"`
-	// UID of the pod; empty if the runtime did not say.
+	// UID of the pod, or "" if the runtime did not set it.
 	UID string `json:"uid,omitempty"`
 }
 
-// LocalPod is a pod that is wired on this node. Of the sandboxes that claim the name of a pod, it is the current one.
+// LocalPod is the current sandbox of a pod wired on this node.
 type LocalPod struct {
 	ID PodID `json:"id"`
-	// UID of the pod in Kubernetes; empty if the runtime did not say.
+	// UID of the pod in Kubernetes, or "" if the runtime did not set it.
 	UID string `json:"uid,omitempty"`
 	// ContainerID of the sandbox.
 	ContainerID string `json:"containerID"`
-	// NetNS is the path of the network namespace, NetNSID identifies that namespace, since the path
-	// may lead to another one later.
+	// NetNS is the path of the network namespace. NetNSID identifies it, because the path may be
+	// reused.
 	NetNS   string `json:"netns"`
 	NetNSID string `json:"netnsID"`
-	// IfName is the name of the interface inside of the pod.
+	// IfName is the interface name inside the pod.
 	IfName string `json:"ifName"`
-	// Network is the name of the network configuration; empty if it is not known.
+	// Network is the name of the network configuration, or "" if unknown.
 	Network string `json:"network,omitempty"`
-	// HostPorts of the node lead to the pod.
+	// HostPorts are the node's ports that lead to the pod.
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
-	// Custom is what the pod's annotations declared when they were last known.
+	// Custom is the last known declaration in the pod's annotations.
 	Custom CustomIfs `json:"custom,omitzero"`
-	// Older are the sandboxes that this one replaced, the oldest first.
+	// Older lists the replaced sandboxes, the oldest first.
 	Older []Sandbox `json:"older,omitempty"`
-	// arrival is when the first ADD for the sandbox arrived at this agent; zero if an earlier agent served it.
+	// arrival is the time of the sandbox's first ADD. It is zero if an earlier agent served it.
 	arrival time.Time
 }
 
-// maxOlder bounds LocalPod.Older.
 const maxOlder = 16
 
-// withOlder returns the pod as the one that replaces another.
+// withOlder returns the pod with the replaced one added to Older.
 func (p LocalPod) withOlder(replaced *LocalPod) LocalPod {
 	p.Older = slices.Clone(replaced.Older)
 	if replaced.ContainerID != p.ContainerID {
@@ -67,18 +66,18 @@ func (p LocalPod) withOlder(replaced *LocalPod) LocalPod {
 	return p
 }
 
-// replaces reports whether a new sandbox takes the place of another one that is wired for the pod.
+// replaces reports whether a new sandbox replaces the wired one.
 func (p *LocalPod) replaces(old *LocalPod) bool {
 	return !old.sameAttachment(p) && !p.isSecondOf(old) && !old.isNewerThan(p)
 }
 
-// isSecondOf reports whether the pod is a second attachment of the same container.
+// isSecondOf reports whether both are attachments of the same container.
 func (p *LocalPod) isSecondOf(first *LocalPod) bool {
 	return first.ContainerID == p.ContainerID && first.IfName != p.IfName
 }
 
-// isNewerThan reports whether another sandbox that claims the pod's name is older than the pod's: it was replaced, belongs to a pod
-// that was replaced, or its first ADD arrived earlier.
+// isNewerThan reports whether another sandbox with the name is older: it was replaced, belongs to a
+// replaced pod, or its first ADD came earlier.
 func (p *LocalPod) isNewerThan(other *LocalPod) bool {
 	return !other.arrival.IsZero() && p.arrival.After(other.arrival) || slices.ContainsFunc(p.Older, func(o Sandbox) bool {
 		return o.ContainerID == other.ContainerID || o.UID != "" && o.UID == other.UID && o.UID != p.UID
@@ -88,24 +87,24 @@ func (p *LocalPod) isNewerThan(other *LocalPod) bool {
 // LocalPods maps IDs to local pods.
 type LocalPods map[PodID]*LocalPod
 
-// Pod is a pod that Kubernetes knows, on any node.
+// Pod is a pod in Kubernetes, on any node.
 type Pod struct {
 	ID PodID
-	// UID is what the runtime gives as K8S_POD_UID; empty if it is not known.
+	// UID is the value of K8S_POD_UID, or "" if unknown.
 	UID string
-	// IPs may be empty; the first is the primary one.
+	// IPs, the primary one first. May be empty.
 	IPs         []netip.Addr
 	NodeName    string
 	HostNetwork bool
-	// Finished: no container of the pod will run any more.
+	// Finished means that no container of the pod will run again.
 	Finished bool
-	// Terminating: the pod was asked to end. It may still be running.
+	// Terminating means that deletion was requested. The pod may still run.
 	Terminating bool
 	Labels      map[string]string
 	Annotations map[string]string
 }
 
-// Runs reports whether a sandbox on a node belongs to the pod. A UID or a node that is not known rules nothing out.
+// Runs reports whether a sandbox on a node may belong to the pod. An unknown UID or node matches.
 func (p *Pod) Runs(node, uid string) bool {
 	return (p.NodeName == "" || p.NodeName == node) && (p.UID == "" || uid == "" || p.UID == uid)
 }
@@ -113,7 +112,7 @@ func (p *Pod) Runs(node, uid string) bool {
 // Pods maps IDs to pods.
 type Pods map[PodID]*Pod
 
-// FromKube translates a reflected pod. Texts that are no IP addresses are left out.
+// FromKube converts a reflected pod. It skips invalid IP addresses.
 func FromKube(p *pod.Pod) *Pod {
 	result := &Pod{
 		ID:          IDOf(p),

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// StorePrefix starts the keys of local pods in the local store; namespace and
-// name follow, the value is the JSON of a LocalPod.
+// StorePrefix is the prefix of local pods in the local store. A key ends with the pod's namespace
+// and name. The value is a LocalPod as JSON.
 const StorePrefix = "/local/podmanager/pods/"
 
 // PodManager is the event handler.
@@ -26,7 +26,7 @@ type PodManager struct {
 	loop       controller.EventLoop
 	log        *slog.Logger
 	ready      chan struct{} // closed by the first resync
-	missedDels string        // folder; may be empty
+	missedDels string        // directory, may be empty
 
 	line     line
 	arrivals arrivals
@@ -35,24 +35,25 @@ type PodManager struct {
 	mu    sync.RWMutex
 	local LocalPods
 	pods  Pods
-	// changed is closed when pods changes; nil: nobody waits.
+	// changed is closed when pods changes. It is nil without waiters.
 	changed chan struct{}
 }
 
-// New returns the plugin of a node, which keeps local pods in db and sends follow-up events to the loop. missedDels is the folder of the DELs that
-// came while no agent ran (cniwire.MissedDelsDir); "": they are not looked for.
+// New returns the plugin of a node. It persists local pods in db and pushes follow-up events to the
+// loop. missedDels is the directory of DELs that came while no agent ran (cniwire.MissedDelsDir),
+// or "".
 func New(node string, db store.Broker, namespaces Namespaces, missedDels string, loop controller.EventLoop, log *slog.Logger) *PodManager {
 	return &PodManager{node: node, db: &recorder{Broker: db, due: make(chan struct{}, 1)}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
-// LocalPods returns the pods that are wired on this node.
+// LocalPods returns the pods wired on this node.
 func (m *PodManager) LocalPods() LocalPods {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return maps.Clone(m.local)
 }
 
-// LocalPod returns a pod that is wired on this node. Read-only.
+// LocalPod returns a pod wired on this node. It is read-only.
 func (m *PodManager) LocalPod(id PodID) (*LocalPod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -60,14 +61,14 @@ func (m *PodManager) LocalPod(id PodID) (*LocalPod, bool) {
 	return p, ok
 }
 
-// Pods returns the pods that Kubernetes knows.
+// Pods returns the pods in Kubernetes.
 func (m *PodManager) Pods() Pods {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return maps.Clone(m.pods)
 }
 
-// Pod returns a pod that Kubernetes knows. Read-only.
+// Pod returns a pod in Kubernetes. It is read-only.
 func (m *PodManager) Pod(id PodID) (*Pod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -75,7 +76,8 @@ func (m *PodManager) Pod(id PodID) (*Pod, bool) {
 	return p, ok
 }
 
-// PodOf returns the pod that a sandbox of this node belongs to, as Kubernetes knows it. Another pod with its name is none. Read-only.
+// PodOf returns the Kubernetes pod of a sandbox of this node, but no other pod with its name. It is
+// read-only.
 func (m *PodManager) PodOf(sandbox *LocalPod) (*Pod, bool) {
 	p, known := m.Pod(sandbox.ID)
 	if !known || !p.Runs(m.node, sandbox.UID) {
@@ -84,13 +86,12 @@ func (m *PodManager) PodOf(sandbox *LocalPod) (*Pod, bool) {
 	return p, true
 }
 
-// IsFormer reports whether a sandbox of this node belongs to another pod than the one that Kubernetes has under its name.
+// IsFormer reports whether another pod has taken the name of a sandbox's pod in Kubernetes.
 func (m *PodManager) IsFormer(sandbox *LocalPod) bool {
 	p, known := m.Pod(sandbox.ID)
 	return known && !p.Runs(m.node, sandbox.UID)
 }
 
-// byContainer returns the local pod with the container and the interface in it.
 func (m *PodManager) byContainer(containerID, ifName string) (*LocalPod, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -110,7 +111,7 @@ func (m *PodManager) setLocal(p *LocalPod) {
 
 func (m *PodManager) String() string { return "podmanager" }
 
-// HandlesEvent accepts resyncs, the events of pods and changes of pods.
+// HandlesEvent accepts resyncs, and events and changes of pods.
 func (m *PodManager) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *AddPod, *DeletePod, *CheckPod, *PodCustomIfUpdate:
@@ -121,8 +122,8 @@ func (m *PodManager) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync restores the local pods, the first time from the store, and drops those
-// that were deleted while no agent ran or whose network namespace is gone.
+// Resync restores the local pods, the first time from the store. It removes pods that were deleted
+// while no agent ran or have lost their network namespace.
 func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
 	if resyncCount == 1 {
 		if err := m.restore(ctx); err != nil {
@@ -161,7 +162,7 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	return nil
 }
 
-// restore reads the local pods. Records that cannot be understood are removed: they would stay for ever.
+// restore reads the local pods and removes invalid records.
 func (m *PodManager) restore(ctx context.Context) error {
 	log := controller.Logger(ctx, m.log)
 	pods, unusable, err := LoadLocalPods(ctx, m.db)
@@ -177,8 +178,8 @@ func (m *PodManager) restore(ctx context.Context) error {
 	return err
 }
 
-// LoadLocalPods reads the pods that an agent wired and recorded in its local
-// store, and says by key why a record cannot be used.
+// LoadLocalPods reads the pods in an agent's local store. It returns the reasons why records are
+// invalid by key.
 func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]error, error) {
 	kvs, _, err := db.List(ctx, StorePrefix)
 	if err != nil {
@@ -202,7 +203,7 @@ func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// remember persists a local pod, together with what others remember of it.
+// remember persists a local pod in one transaction with the records of other handlers.
 func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -216,8 +217,8 @@ func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
 	return nil
 }
 
-// forget removes a local pod. A record that stays behind is dropped after the
-// next restart, when its namespace is found to be gone.
+// forget removes a local pod. If the store fails, the next restart drops the record with the
+// namespace.
 func (m *PodManager) forget(ctx context.Context, id PodID) {
 	m.mu.Lock()
 	delete(m.local, id)
@@ -227,7 +228,7 @@ func (m *PodManager) forget(ctx context.Context, id PodID) {
 	}
 }
 
-// Update follows the life of pods.
+// Update records added and deleted pods.
 func (m *PodManager) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	switch event := event.(type) {
 	case *AddPod:
@@ -260,7 +261,7 @@ func (m *PodManager) podChanged(ctx context.Context, event *controller.KubeState
 	return nil
 }
 
-// errObsolete stops an AddPod before anything is done.
+// errObsolete aborts an AddPod before it has any effect.
 var errObsolete = errors.New("the pod is wired for another sandbox, which must be removed first")
 
 // ErrNotWired is wrapped by errors about containers without a network.
@@ -300,7 +301,7 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 	return fmt.Sprintf("remember pod %v", event.Pod), nil
 }
 
-// Revert forgets the pod of an AddPod that failed.
+// Revert removes the pod of a failed AddPod.
 func (m *PodManager) Revert(ctx context.Context, event controller.Event) error {
 	if add, ok := event.(*AddPod); ok && add.added {
 		m.db.end()

@@ -285,7 +285,7 @@ func TestRequestsBeforeTheFirstResync(t *testing.T) {
 	}
 }
 
-// heldLoop keeps events back until they are released.
+// heldLoop delays events until they are released.
 type heldLoop struct {
 	controller.EventLoop
 	mu   sync.Mutex
@@ -317,7 +317,7 @@ func TestCallerGivesUp(t *testing.T) {
 	if err := <-failed; status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}
-	// The event is still queued; when its turn comes, nobody wants it any more.
+	// The event stays queued after its sender has gone.
 	if err := n.Loop.PushEvent(ctx, loop.held[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -340,12 +340,11 @@ func TestQueueErrors(t *testing.T) {
 	}
 }
 
-// panicLoop panics.
 type panicLoop struct{}
 
 func (panicLoop) PushEvent(context.Context, controller.Event) error { panic("made to panic") }
 
-// Over the real socket: replies, and a panic that ends one request only.
+// The real socket, including a panic that ends only one request.
 func TestSocket(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	dir := t.TempDir()
@@ -408,7 +407,6 @@ func TestConcurrentRequests(t *testing.T) {
 	}
 }
 
-// A namespace is recognised by more than its path.
 func TestKernelNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("creating network namespaces needs root")
@@ -430,7 +428,7 @@ func TestKernelNamespaces(t *testing.T) {
 		}
 		created.Close()
 		if err := netns.Set(own); err != nil {
-			panic(err) // the thread must not be used any more
+			panic(err) // the thread must not be reused
 		}
 	}
 	create()
@@ -442,7 +440,7 @@ func TestKernelNamespaces(t *testing.T) {
 	if again, err := podmanager.KernelNamespaces(path); err != nil || again != first {
 		t.Errorf("the same namespace: %q, %v; want %q", again, err, first)
 	}
-	hold, err := netns.GetFromPath(path) // keeps the inode from being used again
+	hold, err := netns.GetFromPath(path) // prevents reuse of the inode
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,58 +11,56 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// recorder is the local store, in which what handlers write of a new pod is one
-// transaction, written while the pod is wired: a write waits twice for the disk, and
-// kubelet waits for us.
+// recorder is the local store. It writes the handlers' records of a new pod in one transaction
+// while the pod is wired, because each write waits twice for the disk and delays kubelet.
 //
 //	AddPod ──> podmanager ──> ipam ──> Recorder ──> ipnet … kernel ──┐
 //	            begin, Put     Put      commit                       ├──> ADD returns
 //	                                      └──> queue ──write──> disk ┘
 //
-// Changes reach the disk in the order in which they were made. Those that come while the disk
-// is busy are written together, and so are those of many ADDs at once (see gathering). An agent
-// that ends in between has not answered the ADD; the next one does not know the pod, and removes
-// its network.
+// Changes reach the disk in order. Changes that arrive while the disk is busy, or from concurrent
+// ADDs (see gathering), are written together. If the agent ends before the write, the ADD was not
+// answered: the next agent does not know the pod and removes its network.
 //
-// Between begin and commit, writes are not to be read back yet. All of it is done by the event
-// loop.
+// Between begin and commit, writes cannot be read back. Only the event loop uses them.
 type recorder struct {
 	store.Broker
 
 	mu sync.Mutex
-	// used: there is a Recorder, which commits.
+	// used is set if a Recorder commits.
 	used    bool
 	open    bool
 	pending []store.Change
 
-	// queue are the transactions that wait for the writer, which runs while there are any.
+	// queue holds transactions for the writer, which runs while it is not empty.
 	queue   []write
 	writing bool
 
-	// expected is how many ADDs in progress have not queued a transaction yet.
+	// expected is the number of ADDs in progress without a queued transaction.
 	expected int
-	// due gets a value when the writer need not wait any longer.
+	// due receives a value when the writer must stop waiting.
 	due chan struct{}
 }
 
 const (
-	// gathering is how long a write waits for those of other ADDs: a few pods are wired in that time, and
-	// an ADD that has so many others beside it takes longer anyway.
+	// gathering is how long a write waits for other ADDs. A few pods are wired in that time, which
+	// is short for an ADD among so many.
 	gathering = 20 * time.Millisecond
-	// crowd is for how many ADDs a write begins to wait.
+	// crowd is the number of ADDs from which a write waits.
 	crowd = 4
 )
 
-// write is a transaction on its way to the disk. done gets its error.
+// write is a queued transaction. done receives its error.
 type write struct {
 	ctx     context.Context
 	changes []store.Change
 	done    chan<- error
-	// urgent: the event loop waits for it.
+	// urgent is set if the event loop waits for it.
 	urgent bool
 }
 
-// expect is called when an ADD begins. Its end calls queued, unless the ADD did so when it queued its transaction.
+// expect counts an ADD until queued is called: by the ADD when it has queued its transaction, or at
+// its end.
 func (r *recorder) expect() (queued func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,13 +73,13 @@ func (r *recorder) expect() (queued func()) {
 	})
 }
 
-// mayGather reports whether the writer may wait for this many more, or more than that.
+// mayGather reports whether the writer may wait for more transactions.
 func (r *recorder) mayGather(more int) bool {
 	return r.expected >= more && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
 }
 
-// wake ends the writer's wait if it must not go on. It goes on for the last few of a crowd, too: they would wait for
-// the disk twice. The lock is held.
+// wake stops the writer's wait if necessary. It keeps waiting for the last ADDs of a crowd, which
+// would otherwise need another write. The caller holds the lock.
 func (r *recorder) wake() {
 	if r.mayGather(1) {
 		return
@@ -92,7 +90,7 @@ func (r *recorder) wake() {
 	}
 }
 
-// gather returns when what is queued is to be written.
+// gather waits until the queue is to be written.
 func (r *recorder) gather() {
 	r.mu.Lock()
 	select {
@@ -110,14 +108,14 @@ func (r *recorder) gather() {
 	}
 }
 
-// begin starts a transaction if a Recorder will commit it.
+// begin starts a transaction if there is a Recorder to commit it.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open, r.pending = r.used, nil
 }
 
-// end ends the transaction, if there is one, and returns what was to be written.
+// end ends the transaction, if any, and returns its changes.
 func (r *recorder) end() []store.Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +124,7 @@ func (r *recorder) end() []store.Change {
 	return pending
 }
 
-// later puts a change off until the commit, if a transaction was begun.
+// later adds a change to the open transaction, if any.
 func (r *recorder) later(c store.Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,7 +134,7 @@ func (r *recorder) later(c store.Change) bool {
 	return r.open
 }
 
-// write queues a transaction. The channel gets its error when it is on the disk.
+// write queues a transaction. The channel receives its error once it is on disk.
 func (r *recorder) write(ctx context.Context, urgent bool, changes ...store.Change) <-chan error {
 	done := make(chan error, 1)
 	r.mu.Lock()
@@ -150,8 +148,7 @@ func (r *recorder) write(ctx context.Context, urgent bool, changes ...store.Chan
 	return done
 }
 
-// writeQueue writes what is queued, all that has come meanwhile at once, and ends when
-// the queue is empty.
+// writeQueue writes all queued transactions together until the queue is empty.
 func (r *recorder) writeQueue() {
 	for {
 		r.gather()
@@ -169,7 +166,7 @@ func (r *recorder) writeQueue() {
 		}
 		err := r.apply(queue[0].ctx, changes)
 		for _, w := range queue {
-			if err != nil && len(queue) > 1 { // perhaps because of one of them
+			if err != nil && len(queue) > 1 { // one of them may be the cause
 				w.done <- r.apply(w.ctx, w.changes)
 				continue
 			}
@@ -178,7 +175,7 @@ func (r *recorder) writeQueue() {
 	}
 }
 
-// apply makes changes; a panic of the store is an error.
+// apply turns a panic of the store into an error.
 func (r *recorder) apply(ctx context.Context, changes []store.Change) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -203,25 +200,25 @@ func (r *recorder) change(ctx context.Context, c store.Change) error {
 	return <-r.write(ctx, true, c)
 }
 
-// List returns what is on the disk when all that is queued has been written.
+// List waits until the queue has been written.
 func (r *recorder) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	<-r.write(ctx, true)
 	return r.Broker.List(ctx, prefix)
 }
 
-// Get is like List, for one key.
+// Get waits until the queue has been written.
 func (r *recorder) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	<-r.write(ctx, true)
 	return r.Broker.Get(ctx, key)
 }
 
-// Store returns the local store for handlers that remember something of pods.
+// Store returns the local store for handlers with records of pods.
 func (m *PodManager) Store() store.Broker { return m.db }
 
-// Recorder returns an event handler that has to follow those that use Store, and precede those that
-// describe the network: it has what they have put of a new pod written, all of it or nothing. The
-// pod is wired meanwhile; Server undoes that if it cannot be written. If there is no Recorder, they
-// write by themselves.
+// Recorder returns an event handler that writes the records of a new pod in one transaction. It
+// must come after the handlers that use Store and before those that configure the network. The pod
+// is wired meanwhile; if the write fails, Server unwires it. Without a Recorder, each handler
+// writes its own records.
 func (m *PodManager) Recorder() controller.EventHandler {
 	m.db.mu.Lock()
 	defer m.db.mu.Unlock()
@@ -254,8 +251,7 @@ func (c commit) Update(ctx context.Context, event controller.Event, _ controller
 
 func (commit) Revert(context.Context, controller.Event) error { return nil }
 
-// awaitRecord returns when a pod that was wired is remembered on the disk, and what of it could
-// not be written.
+// awaitRecord waits until the records of a wired pod are on disk.
 func (e *AddPod) awaitRecord() error {
 	if e.recorded == nil {
 		return nil

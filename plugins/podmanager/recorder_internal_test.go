@@ -11,13 +11,13 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// A write waits for the other ADDs of a crowd, but for nothing else.
+// A write waits only for other ADDs of a crowd.
 func TestWritesOfManyADDsAtOnce(t *testing.T) {
 	const adds = crowd + 2
 	for _, tt := range []struct {
 		name string
 		then func(r *recorder, queued []func())
-		// after is how much later the pods that were queued are on the disk.
+		// after is the delay until the queued pods are on disk.
 		after time.Duration
 	}{
 		{"nothing more comes", func(*recorder, []func()) {}, gathering},

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// What is remembered of a new pod is written at once: each write waits for the disk.
+// Each write waits for the disk, so a new pod needs only one.
 func TestNewPodIsOneWrite(t *testing.T) {
 	local := memory.New()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Local: local})
@@ -39,7 +39,7 @@ func TestNewPodIsOneWrite(t *testing.T) {
 	}
 }
 
-// A pod of which nothing can be remembered is not wired.
+// A pod without records is not wired.
 func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	local := memory.New()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Local: local})
@@ -62,7 +62,7 @@ func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	}
 }
 
-// slowDisk writes when it is told to.
+// slowDisk writes on request.
 type slowDisk struct {
 	*memory.Store
 	slow          atomic.Bool
@@ -79,8 +79,8 @@ func (d *slowDisk) Batch(ctx context.Context, changes []store.Change) error {
 	return d.Store.Batch(ctx, changes)
 }
 
-// Pods are wired while the disk is busy, and those that are added meanwhile are written together;
-// but no ADD returns before its pod is on the disk.
+// Pods are wired while the disk is busy, and their records are written together. No ADD returns
+// before its records are on disk.
 func TestPodsAreWiredWhileTheDiskIsBusy(t *testing.T) {
 	disk := &slowDisk{Store: memory.New(), begun: make(chan struct{}), finish: make(chan struct{})}
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Disk: disk})

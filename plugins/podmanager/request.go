@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// The names that CNI allows; they become parts of keys.
+// CNI's rules for names, which become parts of keys.
 var (
 	containerIDs = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 	podNames     = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9.\-]*$`)
@@ -21,16 +21,15 @@ var (
 
 const (
 	maxIfNameLen = 15
-	// maxName is how long a container ID and the names of a pod and a network may be. The
-	// names in Kubernetes have at most 253 characters.
+	// maxName is the maximal length of container IDs and names, as in Kubernetes.
 	maxName = 253
-	// maxPath is PATH_MAX, less the terminating zero.
+	// maxPath is PATH_MAX without the final zero.
 	maxPath = 4095
-	// maxArguments and maxConfig bound what is parsed, in bytes.
+	// maxArguments and maxConfig limit the parsed input in bytes.
 	maxArguments, maxConfig = 16 << 10, 1 << 20
 )
 
-// shown is a text as error messages have it.
+// shown shortens a text for error messages.
 func shown(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -39,12 +38,11 @@ func shown(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// named reports whether a text is a name of the form.
 func named(text string, form *regexp.Regexp) bool {
 	return len(text) <= maxName && form.MatchString(text)
 }
 
-// checkAttachment checks what identifies an attachment: container and interface.
+// checkAttachment validates container and interface.
 func checkAttachment(r *cni.CNIRequest) error {
 	var errs []error
 	if !named(r.GetContainerId(), containerIDs) {
@@ -57,7 +55,7 @@ func checkAttachment(r *cni.CNIRequest) error {
 	return errors.Join(errs...)
 }
 
-// parseAdd checks an ADD request and returns the pod that it is about.
+// parseAdd validates an ADD request and returns its pod.
 func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	p := LocalPod{ContainerID: r.GetContainerId(), NetNS: r.GetNetworkNamespace(), IfName: r.GetInterfaceName()}
 	errs := []error{checkAttachment(r)}
@@ -99,8 +97,7 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	return p, errors.Join(errs...)
 }
 
-// parseIPAM returns the addresses that another IPAM plugin assigned, none if
-// there is no such plugin.
+// parseIPAM returns the addresses from another IPAM plugin, if any.
 func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	if r.GetIpamType() == "" {
 		return nil, nil
@@ -125,12 +122,12 @@ func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// isOdd reports whether a character cannot be part of an interface's name.
+// isOdd reports whether a character is not allowed in interface names.
 func isOdd(c rune) bool {
 	return unicode.IsSpace(c) || unicode.IsControl(c) || c == unicode.ReplacementChar
 }
 
-// parseArgs reads "K=V;K=V".
+// parseArgs parses "K=V;K=V".
 func parseArgs(text string) (map[string]string, error) {
 	args := make(map[string]string)
 	if len(text) > maxArguments {

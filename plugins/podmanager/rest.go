@@ -9,16 +9,16 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL of the pods that Kubernetes knows by a name, on whichever node: ?name=NAME or ?name=NAMESPACE/NAME.
+// URL returns the pods of a name on any node: ?name=NAME or ?name=NAMESPACE/NAME.
 const URL = "/contiv/v1/kubernetes-pods"
 
-// Report is the answer at URL.
+// Report is the response at URL.
 type Report struct {
-	// Pods sorted by namespace and name.
+	// Sorted by namespace and name.
 	Pods []PodReport `json:"pods"`
 }
 
-// PodReport is a pod that Kubernetes knows.
+// PodReport is a pod in Kubernetes.
 type PodReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -44,7 +44,6 @@ func (m *PodManager) Handler() http.Handler {
 	})
 }
 
-// synced reports whether the first resync has come.
 func (m *PodManager) synced() bool {
 	select {
 	case <-m.ready:
@@ -54,7 +53,7 @@ func (m *PodManager) synced() bool {
 	}
 }
 
-// named returns the pods with a name that have not finished.
+// named returns the unfinished pods of a name.
 func (m *PodManager) named(name string) Report {
 	report := Report{Pods: []PodReport{}}
 	for id, pod := range m.Pods() {

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// Pods of all nodes are known by their names, but for those that have finished.
 func TestPodsThatKubernetesKnows(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true})
 	ask := func(query string) string {

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Server serves cni.RemoteCNI, on the socket of its Serve until Stop. Requests that cannot be understood fail with
-// InvalidArgument; those that cannot be served now, with Unavailable or
-// DeadlineExceeded; in all other cases the reply says what failed.
+// Server serves cni.RemoteCNI until Stop. Invalid requests fail with InvalidArgument, and requests
+// that cannot be served now with Unavailable or DeadlineExceeded. Otherwise the reply contains the
+// error.
 type Server struct {
 	cni.UnimplementedRemoteCNIServer
 	*cniserver.Server
@@ -29,8 +29,8 @@ type Server struct {
 	node NodeView
 }
 
-// NewServer returns a server that sends its events to the loop, and answers questions about the
-// node from the view.
+// NewServer returns a server that pushes events to the loop and reads the node's state from the
+// view.
 func NewServer(pods *PodManager, loop controller.EventLoop, node NodeView, log *slog.Logger) *Server {
 	s := &Server{pods: pods, loop: loop, node: node, log: log}
 	s.Server = cniserver.New(counted{s, node.Called}, log)
@@ -63,11 +63,10 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	return s.finish(ctx, reply, "ADD", req, start, event.outcome, err)
 }
 
-// maxReplacements bounds how often another sandbox of a pod is removed for a new one.
+// maxReplacements limits how many sandboxes are replaced for a new one.
 const maxReplacements = 3
 
-// add removes what is left of an older sandbox of the pod, and wires it, with the
-// external addresses if there are any.
+// add removes an older sandbox of the pod and wires the pod, with the external addresses, if any.
 func (s *Server) add(ctx context.Context, turn *turn, pod LocalPod, external []netip.Addr, queued func()) (*AddPod, error) {
 	if err := s.checkIdentity(ctx, turn, &pod); err != nil {
 		return &AddPod{}, err
@@ -102,8 +101,8 @@ func (s *Server) add(ctx context.Context, turn *turn, pod LocalPod, external []n
 	return &AddPod{}, fmt.Errorf("pod %v is being added for several sandboxes at once, the last one is %s: try again later", pod.ID, old.ContainerID)
 }
 
-// checkIdentity refuses a sandbox whose pod is not the one that Kubernetes has. While the agent cannot know what Kubernetes has, it
-// accepts it.
+// checkIdentity rejects a sandbox if another pod has its name in Kubernetes. While the state of
+// Kubernetes is unknown, it accepts all.
 func (s *Server) checkIdentity(ctx context.Context, turn *turn, pod *LocalPod) error {
 	if kube, _ := s.pods.Pod(pod.ID); kube == nil || kube.Runs(s.pods.node, pod.UID) || s.node.Connected != nil && s.node.Connected() != nil {
 		return nil
@@ -120,8 +119,7 @@ func (s *Server) noteRefusal(pod *LocalPod, err error) {
 	}
 }
 
-// awaitRecord returns when the next agent would know the pod. If it would not, the pod is
-// unwired.
+// awaitRecord waits until the pod is persisted, and unwires it if that fails.
 func (s *Server) awaitRecord(ctx context.Context, turn *turn, event *AddPod, pod *LocalPod) error {
 	err := event.awaitRecord()
 	if err != nil {
@@ -134,8 +132,7 @@ func (p *LocalPod) sameAttachment(other *LocalPod) bool {
 	return p != nil && p.ContainerID == other.ContainerID && p.NetNS == other.NetNS && p.IfName == other.IfName
 }
 
-// Delete unwires a pod. Containers that are unknown, or no longer the pod's, are
-// no error: there is nothing to be done for them.
+// Delete unwires a pod. An unknown or replaced container is no error.
 func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
 	start := time.Now()
 	if err := checkAttachment(req); err != nil {
@@ -159,8 +156,8 @@ func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply
 	return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, event.outcome, err)
 }
 
-// remove unwires a pod. It fails if the pod is still known then; what else could
-// not be removed is left to the next resync.
+// remove unwires a pod. It fails only if the pod stays known. The next resync removes other
+// remains.
 func (s *Server) remove(ctx context.Context, turn *turn, pod *LocalPod, event *DeletePod) error {
 	err := turn.process(ctx, event)
 	if err == nil || ctx.Err() != nil {
@@ -173,7 +170,7 @@ func (s *Server) remove(ctx context.Context, turn *turn, pod *LocalPod, event *D
 	return nil
 }
 
-// Check compares a pod's network with what was configured.
+// Check compares a pod's network with its configuration.
 func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, error) {
 	start := time.Now()
 	if err := checkAttachment(req); err != nil {
@@ -200,7 +197,7 @@ func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply,
 	return s.finish(ctx, reply, "CHECK", req, start, event.outcome, err)
 }
 
-// waitUntilReady returns when the startup resync has restored the local pods.
+// waitUntilReady waits until the startup resync has restored the local pods.
 func (s *Server) waitUntilReady(ctx context.Context) error {
 	select {
 	case <-s.pods.ready:
@@ -210,24 +207,24 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
-// turn is the right of a call to send its events.
+// turn permits a call to push its events.
 type turn struct {
 	loop controller.EventLoop
-	// start is left with the first event, so that calls start in the order of their arrival; rest is left at the end, so that
-	// ADDs and DELs of one container, and ADDs of one pod, follow each other.
+	// start is left with the first event, so that calls start in the order of arrival. rest is left
+	// at the end, which serialises ADDs and DELs of a container, and ADDs of a pod.
 	start, rest *place
-	// running are events that the call does not wait for any more; nil: there are none.
+	// running counts events that outlive the call, or is nil.
 	running *sync.WaitGroup
 }
 
 func containerKey(id string) string { return "container " + id }
 
-// enter waits until the agent is ready, and the calls that arrived before and have one of the keys in common have ended.
+// enter waits until the agent is ready and earlier calls with a common key have ended.
 func (s *Server) enter(ctx context.Context, keys ...string) (*turn, error) {
 	places := s.pods.line.enter([]string{"start"}, keys)
 	t := &turn{loop: s.loop, start: places[0], rest: places[1]}
 	err := t.start.wait(ctx)
-	if notReady := s.waitUntilReady(ctx); notReady != nil { // the reason to wait for others, too
+	if notReady := s.waitUntilReady(ctx); notReady != nil { // also the reason for waiting for others
 		t.end()
 		return nil, notReady
 	}
@@ -242,7 +239,7 @@ func (s *Server) enter(ctx context.Context, keys ...string) (*turn, error) {
 	return t, nil
 }
 
-// end is called when the call has ended.
+// end is called at the end of the call.
 func (t *turn) end() {
 	t.start.leave()
 	if t.running == nil {
@@ -255,28 +252,27 @@ func (t *turn) end() {
 	}()
 }
 
-// blockingEvent is an event whose sender waits.
+// blockingEvent is an event with a waiting sender.
 type blockingEvent interface {
 	controller.Event
 	Wait(ctx context.Context) error
 }
 
 func (t *turn) process(ctx context.Context, event blockingEvent) error {
-	// Not with ctx: the event outlives a caller who gives up.
+	// The event outlives a caller that gives up.
 	err := t.loop.PushEvent(context.WithoutCancel(ctx), event)
 	t.start.leave()
 	if err != nil {
 		return err
 	}
 	err = event.Wait(ctx)
-	if err != nil && err == ctx.Err() { // itself: what the event ended with is wrapped
+	if err != nil && err == ctx.Err() { // unwrapped: an error of the event is wrapped
 		t.running = cmp.Or(t.running, &sync.WaitGroup{})
 		t.running.Go(func() { _ = event.Wait(context.WithoutCancel(ctx)) })
 	}
 	return err
 }
 
-// finish completes the reply.
 func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string, req *cni.CNIRequest, start time.Time, o outcome, err error) (*cni.CNIReply, error) {
 	duration := time.Since(start)
 	log := s.log.With("command", command, "container", req.GetContainerId(), "args", req.GetExtraArguments(), "duration", duration)
@@ -296,8 +292,7 @@ func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string
 	return reply, nil
 }
 
-// unserved returns the status of a request that was given up, by the caller or
-// because the agent cannot serve it now; nil for all others.
+// unserved returns the status of a request abandoned by the caller or impossible now, or nil.
 func (s *Server) unserved(ctx context.Context, err error) error {
 	switch cause := ctx.Err(); {
 	case err == nil:
@@ -314,13 +309,13 @@ func (s *Server) unserved(ctx context.Context, err error) error {
 	return nil
 }
 
-// isLate reports whether an error may be due to a late view of Kubernetes.
+// isLate reports whether a late view of Kubernetes may be the cause of an error.
 func isLate(err error) bool {
 	stale, ok := errors.AsType[*staleSandboxError](err)
 	return ok && stale.mayChange
 }
 
-// describe translates what was configured in the pod.
+// describe converts the configuration in the pod.
 func describe(netns string, interfaces []PodInterface, routes []Route) ([]*cni.CNIReply_Interface, []*cni.CNIReply_Route) {
 	var ifs []*cni.CNIReply_Interface
 	for _, i := range interfaces {

@@ -8,23 +8,21 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// NodeView is the server's view of the node besides its pods. Functions may be nil; they are called
-// from several goroutines.
+// NodeView is the server's view of the node. Its functions may be nil and are called concurrently.
 type NodeView struct {
-	// Connected says why the pods of Kubernetes may be outdated; nil: they are not.
+	// Connected returns the reason why Kubernetes' pods may be outdated, or nil.
 	Connected func() error
-	// Ready tells why pods cannot be wired; nil if they can.
+	// Ready returns the reason why pods cannot be wired, or nil.
 	Ready func() error
-	// PodCIDRs are the pod subnets that Kubernetes assigned to the node.
+	// PodCIDRs returns the node's pod subnets in Kubernetes.
 	PodCIDRs func() []string
-	// Device is the device of the node that leads to a pod; false if the vswitch
-	// needs none.
+	// Device returns the node's device to a pod, or false if the vswitch needs none.
 	Device func(PodID) (name, mac string, ok bool)
-	// Called is told of each request, such as ADD, how long it took and whether it failed.
+	// Called receives each request's command, such as ADD, duration and result.
 	Called func(command string, took time.Duration, failed bool)
 }
 
-// Status reports whether pods can be wired now. It waits for nothing.
+// Status reports whether pods can be wired now. It does not wait.
 func (s *Server) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, error) {
 	reply := &cni.StatusReply{Ready: true}
 	if err := s.notReady(); err != nil {
@@ -36,11 +34,10 @@ func (s *Server) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, 
 	return reply, nil
 }
 
-// errStarting is what CNI requests fail with until the first resync.
+// errStarting is the error of CNI requests before the first resync.
 var errStarting = errors.New("the agent has not finished its startup resync: try again later; " +
 	"if this persists, see the agent's log for why it cannot reach etcd and has no local mirror")
 
-// notReady tells why pods cannot be wired.
 func (s *Server) notReady() error {
 	select {
 	case <-s.pods.ready:
@@ -53,8 +50,8 @@ func (s *Server) notReady() error {
 	return nil
 }
 
-// nodeEnd describes the pod's device on the node, if there is one. Plugins that
-// follow in a chain, such as bandwidth, work on it.
+// nodeEnd describes the pod's device on the node, if any. Later plugins in a chain, such as
+// bandwidth, work on it.
 func (s *Server) nodeEnd(id PodID) []*cni.CNIReply_Interface {
 	if s.node.Device == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// method calls the service with a request in JSON.
+// method calls the service with a JSON request.
 type method func(ctx context.Context, request []byte) (proto.Message, error)
 
 func methodsOf(s cni.RemoteCNIServer) map[string]method {
@@ -45,8 +45,8 @@ func decoding[T any, Request interface {
 
 type acceptedKey struct{}
 
-// Accepted returns when the connection of a call was accepted. For calls by gRPC, that is now. Connections that wait for the agent are
-// accepted in their order, but their calls may be read in any.
+// Accepted returns the time at which a call's connection was accepted, or now for gRPC. Waiting
+// connections are accepted in order, but their calls may be read in any order.
 func Accepted(ctx context.Context) time.Time {
 	if at, ok := ctx.Value(acceptedKey{}).(time.Time); ok {
 		return at
@@ -54,14 +54,14 @@ func Accepted(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// serveCall reads the call of a connection, whose Magic has been read, and answers.
+// serveCall reads the call of a connection after its Magic, and answers it.
 func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 	var call cniwire.Call
 	reply, err := proto.Message(nil), cniwire.ReadBody(conn, &call)
 	var broken net.Error
 	switch {
 	case errors.As(err, &broken):
-		return // nobody is there
+		return // the caller has gone
 	case err != nil:
 		err = status.Errorf(codes.InvalidArgument, "the call cannot be read: %v", err)
 	default:
@@ -77,8 +77,8 @@ func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 	}
 }
 
-// serveInvocation is serveCall for a call that contiv-cni did not look into. What cannot be read gets no answer:
-// contiv-cni takes the long way then.
+// serveInvocation is serveCall for an unparsed call of contiv-cni. An unreadable call gets no
+// answer, and contiv-cni then uses serveCall.
 func (s *Server) serveInvocation(conn net.Conn, accepted time.Time) {
 	invocation, err := cniwire.ReadInvocationBody(conn)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *Server) answer(ctx context.Context, invocation *cniwire.Invocation) (ou
 	return pluginlogic.Answer(ctx, invocation, s.callWithin)
 }
 
-// call makes the call. It is cancelled when the caller closes the connection, its
-// time is over, or the server is stopped.
+// call is cancelled when the caller closes the connection, the deadline passes, or the server
+// stops.
 func (s *Server) call(conn net.Conn, accepted time.Time, call cniwire.Call) (proto.Message, error) {
 	ctx, end := s.whileConnected(conn, accepted)
 	defer end()
@@ -118,8 +118,8 @@ func (s *Server) call(conn net.Conn, accepted time.Time, call cniwire.Call) (pro
 	return s.callMethod(ctx, call.Method, call.Request)
 }
 
-// whileConnected returns a context that ends when the caller closes the connection, or the server is stopped.
-// end must be called before the connection is used again.
+// whileConnected returns a context that ends when the caller closes the connection or the server
+// stops. Call end before using the connection again.
 func (s *Server) whileConnected(conn net.Conn, accepted time.Time) (_ context.Context, end func()) {
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, acceptedKey{}, accepted))
 	conn.SetDeadline(time.Time{})
@@ -127,7 +127,7 @@ func (s *Server) whileConnected(conn net.Conn, accepted time.Time) (_ context.Co
 	go func() {
 		defer close(gone)
 		var more [1]byte
-		_, _ = conn.Read(more[:]) // returns when the caller has gone: it says no more
+		_, _ = conn.Read(more[:]) // returns when the caller has gone
 		cancel()
 	}()
 	return ctx, func() {
@@ -150,7 +150,7 @@ func (s *Server) callMethod(ctx context.Context, name string, request []byte) (r
 	return method(ctx, request)
 }
 
-// callWithin is callMethod for the part of contiv-cni that is in the agent.
+// callWithin is callMethod for calls of package cni in the agent.
 func (s *Server) callWithin(ctx context.Context, method string, request, reply any) error {
 	data, err := json.Marshal(request)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// handover is a listener of connections that another one has accepted.
+// handover is a net.Listener of connections accepted by another listener.
 type handover struct {
 	addr   net.Addr
 	conns  chan net.Conn
@@ -17,7 +17,7 @@ func newHandover(addr net.Addr) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give hands a connection over; it is closed if no receiver is left.
+// give passes a connection to Accept, or closes it after Close.
 func (h *handover) give(conn net.Conn) {
 	select {
 	case h.conns <- conn:
@@ -42,7 +42,7 @@ func (h *handover) Close() error {
 
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// startedConn is a connection of which the start has been read.
+// startedConn is a connection whose first bytes have been read.
 type startedConn struct {
 	net.Conn
 	start []byte

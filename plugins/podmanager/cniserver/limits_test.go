@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A runtime that makes calls and never ends them is told so, whichever way it takes. What a runtime does for
-// the pods of a node, all at once, is less.
+// A runtime with too many unfinished calls gets an error in each protocol. The limit exceeds the
+// calls for all pods of a node at once.
 func TestCallsTooMany(t *testing.T) {
 	const most = 1024 // several for each of 110 pods
 	s := serve(t)
@@ -53,7 +53,6 @@ func TestCallsTooMany(t *testing.T) {
 	}
 }
 
-// Connections that say nothing are bounded, too.
 func TestConnectionsTooMany(t *testing.T) {
 	s := serve(t)
 	var silent []net.Conn
@@ -61,7 +60,7 @@ func TestConnectionsTooMany(t *testing.T) {
 		silent = append(silent, s.dial(t))
 	}
 	last := s.dial(t)
-	last.SetDeadline(time.Now().Add(5 * time.Second)) // less than it may stay silent
+	last.SetDeadline(time.Now().Add(5 * time.Second)) // less than helloTimeout
 	if _, err := last.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%v, want that it is closed", err)
 	}
@@ -77,7 +76,6 @@ func TestConnectionsTooMany(t *testing.T) {
 	}
 }
 
-// ask makes a call.
 func (s *site) ask() error {
 	conn, err := net.Dial("unix", s.socket)
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The structs of cniwire are the messages of cni.proto: what one side says arrives at
-// the other, whatever field it is in.
+// The structs of cniwire match the messages of cni.proto in all fields.
 func TestMessagesMatchTheService(t *testing.T) {
 	for _, test := range []struct {
 		message proto.Message
@@ -47,7 +46,6 @@ func TestMessagesMatchTheService(t *testing.T) {
 	}
 }
 
-// fill sets all fields of a message.
 func fill(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {

@@ -19,29 +19,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// helloTimeout is how long a new connection may stay silent, and how long an answer
-// may take to be sent.
+// helloTimeout bounds the silence of a new connection and the sending of an answer.
 const helloTimeout = 10 * time.Second
 
 const (
-	// maxCalls is how many calls there may be at once. A runtime makes at most a few for each of a
-	// node's pods, of which there are 110 by default.
+	// maxCalls limits concurrent calls. A runtime makes a few for each pod of a node, by default up
+	// to 110.
 	maxCalls = 1024
-	// maxConnections is more than that: those that are closed at once are told nothing.
+	// maxConnections is higher than maxCalls, because connections above it are closed without an
+	// answer.
 	maxConnections = 2 * maxCalls
 )
 
 // Server serves a service until Stop.
 type Server struct {
 	service cni.RemoteCNIServer
-	// inProgress and connections bound what a runtime that never ends can take.
+	// inProgress and connections limit the resources of unfinished calls.
 	inProgress, connections quota.Quota
 	log                     *slog.Logger
 	grpc                    *grpc.Server
 	methods                 map[string]method
 
-	// ctx is that of all calls of contiv-cni; accepting ends when the server is to
-	// stop. calls are those connections that are served or not known yet.
+	// ctx is the parent of all contiv-cni calls. accepting ends on Stop. calls counts connections
+	// of contiv-cni or of an unknown protocol.
 	ctx, accepting     context.Context
 	cancel, stopAccept context.CancelFunc
 	calls              sync.WaitGroup
@@ -51,7 +51,6 @@ type Server struct {
 	listener net.Listener
 }
 
-// New returns a server for the service.
 func New(service cni.RemoteCNIServer, log *slog.Logger) *Server {
 	s := &Server{
 		service: service, log: log, methods: methodsOf(service),
@@ -73,7 +72,6 @@ func New(service cni.RemoteCNIServer, log *slog.Logger) *Server {
 	return s
 }
 
-// beginCall counts a call until end is called.
 func (s *Server) beginCall() (end func(), err error) {
 	end, err = s.inProgress.Take("")
 	if err != nil {
@@ -82,7 +80,7 @@ func (s *Server) beginCall() (end func(), err error) {
 	return end, nil
 }
 
-// recoverPanic turns a panic into the failure of one call.
+// recoverPanic turns a panic into an error of the call.
 func (s *Server) recoverPanic(method string, err *error) {
 	if cause := recover(); cause != nil {
 		s.log.Error("Panic in a CNI request", "method", method, "panic", cause, "stack", string(debug.Stack()))
@@ -118,7 +116,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// accept serves each connection by itself: one that stays silent stops no other.
+// accept serves each connection in its own goroutine, so that a silent one delays no other.
 func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 	const maxPause = time.Second
 	pause, full := time.Duration(0), false
@@ -148,7 +146,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 		if !errors.As(err, &temporary) || !temporary.Temporary() {
 			return err
 		}
-		// No file descriptor is left, for example.
+		// For example, no file descriptor is left.
 		pause = min(max(2*pause, 5*time.Millisecond), maxPause)
 		s.log.Warn("A CNI request cannot be accepted", "error", err, "pause", pause)
 		select {
@@ -159,7 +157,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 	}
 }
 
-// begin counts a connection, unless the server is stopped.
+// begin counts a connection, unless the server has been stopped.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +173,7 @@ func (s *Server) isStopped() bool {
 	return s.stopped
 }
 
-// serve finds out which protocol a connection has.
+// serve detects the protocol of a connection.
 func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	defer s.calls.Done()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
@@ -192,13 +190,13 @@ func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	case string(first[:]) == cniwire.InvocationMagic:
 		s.serveInvocation(conn, accepted)
 		conn.Close()
-	default: // what is not ours is gRPC's, to be refused if it is not gRPC
+	default: // gRPC rejects other protocols
 		conn.SetDeadline(time.Time{})
 		forGRPC.give(&startedConn{Conn: conn, start: first[:]})
 	}
 }
 
-// Stop waits for the requests in progress, until ctx ends, and ends Serve.
+// Stop waits for requests in progress until ctx ends, and ends Serve.
 func (s *Server) Stop(ctx context.Context) {
 	s.mu.Lock()
 	s.stopped = true

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service does what the name of the container says.
+// service acts according to the container's name.
 type service struct {
 	cni.UnimplementedRemoteCNIServer
 	began, cancelled chan struct{}
@@ -144,7 +144,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// invoke sends a call as a runtime made it.
+// invoke sends an unparsed call.
 func (s *site) invoke(t *testing.T, command, container string) net.Conn {
 	t.Helper()
 	conn := s.dial(t)
@@ -180,7 +180,6 @@ func TestInvocations(t *testing.T) {
 	s.awaitCancelled(t, "closed")
 }
 
-// gRPC is served on the same socket.
 func TestGRPC(t *testing.T) {
 	s := serve(t)
 	conn, err := grpc.NewClient("unix://"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -244,8 +243,7 @@ func TestCallsEnd(t *testing.T) {
 	})
 }
 
-// Stop lets the calls in progress finish, but does not wait for those who say
-// nothing.
+// Stop waits for calls in progress but not for silent connections.
 func TestStopIsGraceful(t *testing.T) {
 	s := serve(t)
 	conn := s.send(t, cniwire.Add, "wait", 200*time.Millisecond)
@@ -264,8 +262,7 @@ func TestStopIsGraceful(t *testing.T) {
 	}
 }
 
-// Whatever is sent, it is refused with an answer or by closing the connection, and others
-// are served.
+// Invalid input is rejected or disconnected, and other callers are served.
 func TestStrangeCallers(t *testing.T) {
 	s := serve(t)
 	announce := func(size uint32) string { return cniwire.Magic + string(binary.BigEndian.AppendUint32(nil, size)) }
@@ -302,7 +299,7 @@ func TestStrangeCallers(t *testing.T) {
 	}
 }
 
-// An agent without the protocol, which serves gRPC only, is recognised.
+// An old agent, which only serves gRPC, is recognised.
 func TestAgentWithoutTheProtocol(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "cni.sock"))
 	if err != nil {
