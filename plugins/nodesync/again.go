@@ -7,11 +7,11 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// The time between attempts to publish this node's VppNode doubles from the first to the last.
+// The delay between attempts to publish this node's VppNode doubles from firstRetry to lastRetry.
 const firstRetry, lastRetry = time.Second, time.Minute
 
-// PublishAgain has this node's VppNode written that could not be written before: etcd had no room, or the
-// name belonged to another agent. No change of the cluster's state would lead to that.
+// PublishAgain retries to write this node's VppNode after etcd was full or the name belonged to
+// another agent. No change of the cluster's state would trigger a retry.
 type PublishAgain struct{ controller.NonBlocking }
 
 func (*PublishAgain) Name() string                                { return "Publish Again" }
@@ -22,17 +22,16 @@ func (*PublishAgain) String() string {
 	return "Publish Again: other nodes do not know the addresses of this one"
 }
 
-// tryAgain tells Run of one more failure.
 func (n *NodeSync) tryAgain() {
 	n.failures++
 	select {
-	case <-n.unpublished: // the one before, if Run has not seen it
+	case <-n.unpublished: // an earlier value that Run has not read
 	default:
 	}
 	n.unpublished <- n.failures
 }
 
-// Run has what could not be published tried again, until ctx ends.
+// Run retries failed publications until ctx ends.
 func (n *NodeSync) Run(ctx context.Context) {
 	for {
 		select {
@@ -46,8 +45,7 @@ func (n *NodeSync) Run(ctx context.Context) {
 	}
 }
 
-// push sends a PublishAgain after a while that depends on how many attempts have failed. It reports false
-// when ctx has ended.
+// push sends a PublishAgain after a delay that grows with failures. It returns false if ctx ends.
 func (n *NodeSync) push(ctx context.Context, failures int) bool {
 	for ; ; failures++ {
 		select {
@@ -55,7 +53,7 @@ func (n *NodeSync) push(ctx context.Context, failures int) bool {
 			return false
 		case <-time.After(min(firstRetry<<min(failures-1, 10), lastRetry)):
 		}
-		// The event loop does not wait for a database that does not answer.
+		// The event loop must not wait for an unresponsive database.
 		asked, cancel := context.WithTimeout(ctx, publishTimeout)
 		_, _, err := n.db.Get(asked, idKey(n.GetNodeID()))
 		cancel()
@@ -69,7 +67,6 @@ func (n *NodeSync) push(ctx context.Context, failures int) bool {
 	}
 }
 
-// publishAgain writes this node's VppNode.
 func (n *NodeSync) publishAgain(ctx context.Context) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// full is a store that has no room, or does not answer at all.
+// full is a store without room or without answers.
 type full struct {
 	store.Broker
 	full, silent atomic.Bool
@@ -37,8 +37,8 @@ func (f *full) CompareAndSwap(ctx context.Context, key string, old, value []byte
 	return f.Broker.CompareAndSwap(ctx, key, old, value)
 }
 
-// What could not be published is published when it can be, though nothing else happens: the watch of an etcd without
-// room goes on, and that a name is free again changes nothing that is watched.
+// A failed publication is retried without any other event: watches of a full etcd continue, and the
+// release of a name changes no watched key.
 func TestPublishingIsTriedAgain(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -104,7 +104,7 @@ func TestPublishingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A node that left the cluster does not claim its ID again.
+// A node that has left does not claim its ID again.
 func TestNothingIsPublishedAgainByANodeThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, loop := &full{Broker: memory.New()}, &plugintest.Loop{}

@@ -15,26 +15,23 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// IDPrefix starts the keys of VppNodes in etcd; the ID follows.
+// IDPrefix is the prefix of VppNodes in etcd. The ID follows.
 const IDPrefix = models.KSRPrefix + dbresources.VppNodePrefix
 
-// idKey is the key of a VppNode.
 func idKey(id uint32) string { return models.KSRPrefix + dbresources.VppNodeKey(id) }
 
-// ErrNoNodeID is wrapped when the node has no ID and cannot get one: the agent
-// can do nothing without it.
+// ErrNoNodeID is wrapped if the node cannot get an ID. It is fatal for the agent.
 var ErrNoNodeID = errors.New("this node has no ID")
 
-// allocateTimeout bounds the allocation of an ID; it stays below the deadline of
-// the startup resync.
+// allocateTimeout bounds the allocation of an ID. It is below the deadline of the startup resync.
 const allocateTimeout = 20 * time.Second
 
-// allocate claims the first free ID for the node, and returns the one that the
-// node already has, if any. Each round of the race is decided by an atomic put:
+// allocate returns the node's ID, or claims the first free one. Each round is decided by an atomic
+// put:
 //
 //  1. list the IDs in use;
-//  2. put the first free one, and the next ones while others are faster;
-//  3. if the outcome of a put is unknown, begin anew: the list will show it.
+//  2. put the first free one, or the next if another node was faster;
+//  3. if the result of a put is unknown, start over: the list will contain it.
 func allocate(ctx context.Context, db store.Broker, nodeName string) (*vppnode.VppNode, error) {
 	ctx, cancel := context.WithTimeout(ctx, allocateTimeout)
 	defer cancel()
@@ -51,7 +48,7 @@ func allocate(ctx context.Context, db store.Broker, nodeName string) (*vppnode.V
 	}
 }
 
-// allocateRetry is the pause after a failure of the store.
+// allocateRetry is the delay after a failure of the store.
 var allocateRetry = 500 * time.Millisecond
 
 func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppnode.VppNode, error) {
@@ -85,11 +82,11 @@ func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppno
 	}
 }
 
-// publishTimeout bounds the writing of addresses: the event loop waits for it.
+// publishTimeout bounds a publication, for which the event loop waits.
 const publishTimeout = 3 * time.Second
 
-// swap replaces the VppNode of this node in etcd, unless the ID belongs to another node by now: a
-// takenError. A record that cannot be decoded has no owner.
+// swap replaces this node's VppNode in etcd. It returns a takenError if another node has the ID. A
+// record that cannot be decoded has no owner.
 func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -115,7 +112,7 @@ func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 	}
 }
 
-// takenError is an ErrNoNodeID that says who has the ID.
+// takenError is an ErrNoNodeID with the ID's new owner.
 type takenError struct {
 	id uint32
 	by string

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largeCluster returns the plugin of a node among others.
 func largeCluster(tb testing.TB, nodes int) *nodesync.NodeSync {
 	tb.Helper()
 	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
@@ -24,7 +23,7 @@ func largeCluster(tb testing.TB, nodes int) *nodesync.NodeSync {
 	return n
 }
 
-// Handlers ask for all nodes several times in each event.
+// Handlers read all nodes several times per event.
 func BenchmarkGetAllNodes(b *testing.B) {
 	n := largeCluster(b, 1000)
 	b.ReportAllocs()
@@ -35,7 +34,6 @@ func BenchmarkGetAllNodes(b *testing.B) {
 	}
 }
 
-// A node's address changes, and all nodes are asked for once.
 func BenchmarkNodeUpdate(b *testing.B) {
 	n := largeCluster(b, 1000)
 	before, after := vppNode(7, "node7", "10.200.0.7/16"), vppNode(7, "node7", "10.200.99.7/16")

@@ -11,48 +11,46 @@ import (
 const (
 	// ClaimTTL is how long the claim of a name outlives its agent.
 	ClaimTTL = 15 * time.Second
-	// claimInterval is how often it is renewed, or tried again.
+	// claimInterval is the period of renewals and retries.
 	claimInterval = ClaimTTL / 3
-	// claimRetry is the time until an unanswered attempt is repeated.
+	// claimRetry is the delay after an unanswered attempt.
 	claimRetry = time.Second
 )
 
-// ClaimedKey is a key of the cluster's database that is there as long as its holder
-// lives.
+// ClaimedKey is a key in etcd that lives as long as its holder.
 type ClaimedKey interface {
-	// Hold takes the key or keeps it, or returns the value of the one who has it.
+	// Hold acquires or renews the key, or returns the value of its holder.
 	Hold(ctx context.Context) (other []byte, err error)
-	// Release gives it up.
+	// Release deletes the key.
 	Release(ctx context.Context) error
 }
 
-// Claim is the claim of a node's name by this agent:
+// Claim is this agent's claim of the node's name:
 //
 //	            etcd does not answer ──> work: as well as possible
 //	start ──────held by nobody ────────> work
 //	            held from this place ──> work: the agent before this one has ended
 //	            held by another agent ─> wait until it ends
 //
-// So of two agents with the same name, the second one does nothing. It recognises the
-// first one by its claim, whatever addresses it has; the claim ends with the agent
-// or, should it crash, ClaimTTL later. An agent whose name was taken while it could
-// not reach etcd goes on with its pods, is not ready, and publishes nothing.
+// So of two agents with the same name, the second one waits. It recognises the first one by its
+// claim, not by its addresses. The claim ends with the agent or, after a crash, within ClaimTTL. An
+// agent that loses its name while etcd is unreachable keeps its pods, is not ready, and publishes
+// nothing.
 type Claim struct {
 	nodeName string
 	key      ClaimedKey
 	log      *slog.Logger
 
 	mu sync.Mutex
-	// answered: the database has said who has the name.
+	// answered is set once the database has answered.
 	answered bool
 	taken    error
-	// changed is closed, and replaced, with each answer.
+	// changed is closed and replaced on each answer.
 	changed chan struct{}
 }
 
-// NewClaim returns the claim of the node's name. open makes the key of the given name and value in
-// the database; mine reports whether a value found there is of an agent that ran in the place of
-// this one.
+// NewClaim returns the claim of the node's name. open returns the database key of the given name
+// and value. mine reports whether a value belongs to an earlier agent in the same place.
 func NewClaim(nodeName string, log *slog.Logger, open func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) ClaimedKey) (*Claim, error) {
 	self, err := thisAgent()
 	if err != nil {
@@ -68,7 +66,7 @@ func NewClaim(nodeName string, log *slog.Logger, open func(key string, value []b
 	}, nil
 }
 
-// Run holds the claim until ctx ends, and gives it up then.
+// Run holds the claim until ctx ends, and then releases it.
 func (c *Claim) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		other, err := c.key.Hold(ctx)
@@ -91,7 +89,7 @@ func (c *Claim) Run(ctx context.Context) {
 	}
 }
 
-// note notes who has the name: nil for this agent.
+// note records the holder, which is nil for this agent.
 func (c *Claim) note(other []byte) {
 	var taken error
 	if other != nil {
@@ -116,16 +114,15 @@ func (c *Claim) note(other []byte) {
 	}
 }
 
-// Err returns nil unless another agent has the name of this node: ErrNameTaken is
-// wrapped then.
+// Err returns an error that wraps ErrNameTaken if another agent has the name.
 func (c *Claim) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.taken
 }
 
-// Admitted returns nil when the agent may work: when it has the name, or when the
-// database has not answered for so long. It waits as long as another one has it.
+// Admitted returns nil once this agent has the name, or once the database has not answered for the
+// duration patience. It waits while another agent has the name.
 func (c *Claim) Admitted(ctx context.Context, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// claimedKey is a key in a database.
 type claimedKey struct {
 	mu       sync.Mutex
 	other    []byte
@@ -139,7 +138,6 @@ func TestNameOfALivingAgent(t *testing.T) {
 	})
 }
 
-// Without etcd an agent works as well as possible.
 func TestNameWithoutEtcd(t *testing.T) {
 	claimed(t, func(t *testing.T, c *nodesync.Claim, k *claimedKey, admitted chan error) {
 		k.set("", errors.New("etcd is away"))
@@ -154,8 +152,7 @@ func TestNameWithoutEtcd(t *testing.T) {
 	})
 }
 
-// The place of an agent is its machine, since it was started, and its network
-// namespace.
+// An agent's place is its machine, since the last boot, and its network namespace.
 func TestPlaceOfAnAgent(t *testing.T) {
 	_, k := newClaim(t)
 	if k.name != "/vnf-agent/node1/check/agent" {
@@ -189,8 +186,7 @@ func TestPlaceOfAnAgent(t *testing.T) {
 	}
 }
 
-// An agent that lost its name while it ran does not write over what the other one has
-// published.
+// An agent that lost its name does not overwrite the new holder's record.
 func TestNothingIsPublishedUnderAnothersName(t *testing.T) {
 	c, k := newClaim(t)
 	k.set(otherAgent, nil)

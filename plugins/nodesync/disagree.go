@@ -7,13 +7,12 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 )
 
-// maxNamed bounds how many nodes Disagreement names.
+// maxNamed limits the nodes named by Disagreement.
 const maxNamed = 3
 
-// Disagreement returns an error while the options of this node by which nodes compute
-// addresses are others than those of most nodes, or of as many as agree with it: packets to and
-// from pods of those nodes are lost. Where the others have the majority, they say nothing:
-// the mistake is this node's.
+// Disagreement returns an error if this node's addressing options differ from those of at least
+// half of the nodes. Packets to and from pods of the other nodes are then lost. Nodes of the
+// majority report nothing.
 func (n *NodeSync) Disagreement() error {
 	agreeing, changes := 1, []string(nil)
 	var names []string

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A node says that its addressing is not that of the cluster; nodes of the majority, and
-// those that know nothing of others, do not.
+// A node in the minority reports that its addressing differs. Nodes of the majority, and nodes that
+// know no others, do not.
 func TestDisagreement(t *testing.T) {
 	long, short := "podSubnetOneNodePrefixLen (IPv4)=25", "podSubnetOneNodePrefixLen (IPv4)=24"
 	for name, test := range map[string]struct {
@@ -56,7 +56,6 @@ func TestDisagreement(t *testing.T) {
 	}
 }
 
-// What a node publishes of its options, others know.
 func TestOptionsArePublished(t *testing.T) {
 	db := memory.New()
 	for _, option := range []string{"a=1", "a=2"} {

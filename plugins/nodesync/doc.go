@@ -1,5 +1,5 @@
-// Package nodesync gives each node of the cluster a number, and keeps track of
-// all nodes: who they are, and at which addresses their vswitches are reached.
+// Package nodesync assigns each node an ID and tracks all nodes of the cluster with the addresses
+// of their vswitches.
 //
 //	etcd allocatedIDs/<id> ──KubeState──> VppNode ─┐
 //	                                               ├──> Node{ID, Name, …} ──> GetAllNodes
@@ -12,7 +12,6 @@
 //
 //	etcd /vnf-agent/<node>/check/agent ──lease──> the living agent
 //
-// A node keeps its ID as long as its Kubernetes object exists: KSR removes the
-// VppNode afterwards. The ID is found again in the mirrored state, so that a
-// restart needs no etcd.
+// A node keeps its ID while its Kubernetes object exists; then KSR removes the VppNode. After a
+// restart, the agent finds the ID in the mirrored state and does not need etcd.
 package nodesync

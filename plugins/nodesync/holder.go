@@ -12,24 +12,23 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// Holder tells which agent has the name of a node: the value of ClaimKey, as JSON.
+// Holder identifies the agent with a node's name. It is the value of ClaimKey, as JSON.
 type Holder struct {
 	// HostName and Addresses help to find the machine.
 	HostName  string   `json:"hostName"`
 	Addresses []string `json:"addresses"`
-	// BootID of the running kernel, and the inode of the network namespace in it. An
-	// agent with the same ones has taken the place of one that ended.
+	// BootID of the running kernel, and the inode of the network namespace. An agent with the same
+	// ones replaces one that has ended.
 	BootID string `json:"bootID"`
 	NetNS  uint64 `json:"netns"`
-	// PID and Started tell the agents of a machine apart.
+	// PID and Started distinguish the agents of a machine.
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
 }
 
-// ClaimKey is the key in etcd that says which agent has the name of a node.
+// ClaimKey is the key in etcd of the Holder of a node's name.
 func ClaimKey(nodeName string) string { return models.NodePrefix(nodeName) + models.AgentKey }
 
-// thisAgent describes the agent of this process.
 func thisAgent() (Holder, error) {
 	h := Holder{PID: os.Getpid(), Started: time.Now().UTC()}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -41,7 +40,7 @@ func thisAgent() (Holder, error) {
 		return h, fmt.Errorf("tell this network namespace from others: %w", err)
 	}
 	h.BootID, h.NetNS = strings.TrimSpace(string(boot)), netns.Ino
-	h.HostName, _ = os.Hostname() // only people read it
+	h.HostName, _ = os.Hostname() // for display only
 	addresses, _ := net.InterfaceAddrs()
 	for _, a := range addresses {
 		if p, ok := a.(*net.IPNet); ok && p.IP.IsGlobalUnicast() {
@@ -51,8 +50,8 @@ func thisAgent() (Holder, error) {
 	return h, nil
 }
 
-// samePlace reports whether both run in the same network namespace of the same machine, that was
-// not rebooted in between.
+// samePlace reports whether both run in the same network namespace of the same machine, since the
+// same boot.
 func (h Holder) samePlace(other Holder) bool {
 	return h.BootID == other.BootID && h.NetNS == other.NetNS
 }
@@ -74,7 +73,7 @@ func (h Holder) encode() []byte {
 	return data
 }
 
-// decodeHolder: what cannot be understood is another one's.
+// A value that cannot be decoded belongs to another agent.
 func decodeHolder(data []byte) (h Holder, err error) {
 	err = json.Unmarshal(data, &h)
 	return h, err

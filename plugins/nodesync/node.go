@@ -13,61 +13,57 @@ import (
 	"github.com/contiv/contiv/kubeaddr"
 )
 
-// Node is a node of the cluster, at some time: it never changes, another one takes
-// its place.
+// Node is an immutable snapshot of a node of the cluster.
 type Node struct {
-	// ID is unique in the cluster, from 1; 0 while the node has none.
+	// ID is unique in the cluster and at least 1, or 0 for a node without one.
 	ID   uint32
 	Name string
-	// VPPIPs are the addresses of the vswitch, with the prefix length of their
-	// network. The first is the one to send to.
+	// VPPIPs are the vswitch's addresses with the prefix lengths of their networks. Other nodes
+	// send to the first.
 	VPPIPs []netip.Prefix
-	// OwnStack reports whether the vswitch has a network stack of its own, which the host is
-	// connected to; nil if the agent of the node does not say it.
+	// OwnStack reports whether the vswitch has its own network stack, to which the host is
+	// connected. It is nil if the node's agent does not publish it.
 	OwnStack *bool
-	// IPAMOptions are the options that must be the same on all nodes, as the agent of the
-	// node publishes them; may be none. Their changes alone cause no NodeUpdate.
+	// IPAMOptions are the published options that must be equal on all nodes. May be empty. A change
+	// alone causes no NodeUpdate.
 	IPAMOptions []string
-	// PodAddresses are where services reach pods of the node whose endpoints are not at
-	// their main interface, sorted by pod.
+	// PodAddresses holds service endpoints at other than the main interface of pods, sorted by pod.
 	PodAddresses []PodAddresses
-	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
+	// MgmtIPs are the internal and external addresses in Kubernetes.
 	MgmtIPs []netip.Addr
-	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one of each IP
-	// version; may be none. Their changes alone cause no NodeUpdate.
+	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one per IP version. May be
+	// empty. A change alone causes no NodeUpdate.
 	PodCIDRs []string
 
-	// inKube: the Kubernetes object exists.
+	// inKube is set if the Kubernetes object exists.
 	inKube bool
 }
 
-// PodAddresses are the addresses of an interface of a pod other than its main one.
+// PodAddresses are the addresses of a custom interface of a pod.
 type PodAddresses struct {
 	Namespace, Name, Interface string
-	// Addresses are at most one of each IP version.
+	// At most one per IP version.
 	Addresses []netip.Addr
 }
 
-// samePodAddresses reports whether services reach the same pods at the same addresses.
 func samePodAddresses(a, b []PodAddresses) bool {
 	return slices.EqualFunc(a, b, func(a, b PodAddresses) bool {
 		return a.Namespace == b.Namespace && a.Name == b.Name && a.Interface == b.Interface && slices.Equal(a.Addresses, b.Addresses)
 	})
 }
 
-// maxPodAddresses bounds the pods of a node: more than fit on one.
+// maxPodAddresses limits the pods of a node. It exceeds any real number.
 const maxPodAddresses = 4096
 
-// Names of pods, namespaces and interfaces.
 var (
 	podName       = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,252}$`)
 	namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 	interfaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
 )
 
-// podAddresses returns those of a VppNode. What cannot be is left out, since another node may have
-// written it: entries without pod, interface or address, second addresses of an IP version, and what exceeds
-// maxPodAddresses.
+// podAddresses returns the valid entries of a VppNode, which another node may have written. It
+// skips entries without pod, interface or address, second addresses of an IP version, and entries
+// after maxPodAddresses.
 func podAddresses(v *vppnode.VppNode) (list []PodAddresses) {
 	for _, p := range v.GetPodAddresses() {
 		entry := PodAddresses{p.GetPodNamespace(), p.GetPodName(), p.GetInterface(), onePerVersion(p.GetAddresses())}
@@ -119,25 +115,24 @@ func (n *Node) setVPPNode(v *vppnode.VppNode) {
 	n.IPAMOptions, n.PodAddresses = v.GetIpamOptions(), podAddresses(v)
 }
 
-// sameAs reports whether nothing differs.
 func (n *Node) sameAs(other *Node) bool {
 	return n.ID == other.ID && n.Name == other.Name && n.inKube == other.inKube && sameStack(n.OwnStack, other.OwnStack) &&
 		slices.Equal(n.VPPIPs, other.VPPIPs) && slices.Equal(n.MgmtIPs, other.MgmtIPs) && slices.Equal(n.PodCIDRs, other.PodCIDRs) &&
 		samePodAddresses(n.PodAddresses, other.PodAddresses)
 }
 
-// sameStack reports whether the same is known of the stacks of two nodes.
 func sameStack(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func (n *Node) setKubeNode(k *node.Node) {
 	n.MgmtIPs, n.PodCIDRs, n.inKube = mgmtAddresses(k), PodCIDRs(k), k != nil
 }
 
-// PodCIDRs returns the pod subnets that Kubernetes assigned to a node, in their usual form. A text that is no network stays as it is.
+// PodCIDRs returns the pod subnets in a node's Kubernetes object in canonical form. Invalid texts
+// stay unchanged.
 func PodCIDRs(k *node.Node) []string {
 	texts := slices.Clone(k.GetPod_CIDRs())
 	if len(texts) == 0 && k.GetPod_CIDR() != "" {
-		texts = []string{k.GetPod_CIDR()} // as older versions of KSR reflect it
+		texts = []string{k.GetPod_CIDR()} // older versions of KSR
 	}
 	for i, text := range texts {
 		if network, err := kubeaddr.ParseNetwork(text); err == nil {
@@ -147,8 +142,7 @@ func PodCIDRs(k *node.Node) []string {
 	return texts
 }
 
-// vppAddresses returns the addresses of a VppNode, those of the obsolete field
-// last. What is no address is left out.
+// vppAddresses returns the valid addresses of a VppNode, with the obsolete field last.
 func vppAddresses(v *vppnode.VppNode) []netip.Prefix {
 	var addresses []netip.Prefix
 	for _, text := range append(slices.Clone(v.GetIpAddresses()), v.GetIpAddress()) {
@@ -178,29 +172,29 @@ func mgmtAddresses(k *node.Node) []netip.Addr {
 	return addresses
 }
 
-// sorted returns the nodes by ID, those without one last.
+// sorted returns the nodes by ID, nodes without one last.
 func (n Nodes) sorted() []*Node {
 	list := make([]*Node, 0, len(n))
 	for _, node := range n {
 		list = append(list, node)
 	}
 	slices.SortFunc(list, func(a, b *Node) int {
-		return cmp.Or(cmp.Compare(a.ID-1, b.ID-1), cmp.Compare(a.Name, b.Name)) // 0-1 is the greatest
+		return cmp.Or(cmp.Compare(a.ID-1, b.ID-1), cmp.Compare(a.Name, b.Name)) // 0-1 is the maximum
 	})
 	return list
 }
 
-// NodeUpdate says that a node joined or left the cluster, or that its addresses, its network
-// stack or its PodAddresses changed; of this node, only that its management addresses or its
-// PodAddresses did.
+// NodeUpdate reports that a node joined or left the cluster, or a change of its addresses, network
+// stack or PodAddresses. For this node, it only reports changes of management addresses and
+// PodAddresses.
 type NodeUpdate struct {
 	controller.NonBlocking
 	NodeName string
-	// PrevState is nil if the node had no ID before, NewState if it has none now.
+	// PrevState is nil if the node had no ID before, and NewState if it has none now.
 	PrevState, NewState *Node
 }
 
-// AboutPodAddresses reports whether the node has, or had, PodAddresses.
+// AboutPodAddresses reports whether the node has or had PodAddresses.
 func (e *NodeUpdate) AboutPodAddresses() bool {
 	return e.PrevState != nil && len(e.PrevState.PodAddresses) > 0 || e.NewState != nil && len(e.NewState.PodAddresses) > 0
 }

@@ -26,49 +26,47 @@ type NodeSync struct {
 
 	self Self
 
-	// stored is this node's VppNode in the store, as far as known; nil if it is
-	// not there. Used by the event loop only.
+	// stored is this node's VppNode in the store, or nil. Only for the event loop.
 	stored *vppnode.VppNode
-	// released says that this node has lost its ID because its Kubernetes object is gone: the ID is free for others until
-	// the object is there again. Used by the event loop only.
+	// released is set if this node has lost its ID with its Kubernetes object. Another node may
+	// then get the ID. Only for the event loop.
 	released bool
-	// identified says that this agent has published addresses: the name is its own.
-	// Used by the event loop only.
+	// identified is set once this agent has published addresses, which confirms its name. Only for
+	// the event loop.
 	identified bool
 
-	// records are what the database says. Used by the event loop only.
+	// records holds the database's contents. Only for the event loop.
 	records records
-	// disputes that were told. Used by the event loop only.
+	// disputes have been logged. Only for the event loop.
 	disputes []disputed
-	// failures to publish this node's VppNode, one after the other. Used by the event loop only.
+	// failures counts consecutive failures to publish this node's VppNode. Only for the event loop.
 	failures int
-	// unpublished tells Run of them; it has room for one.
+	// unpublished sends failures to Run. Its capacity is one.
 	unpublished chan int
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
-	// withID are those of nodes that have an ID; nil: they are to be found again.
+	// withID caches the nodes with an ID. nil: outdated.
 	withID Nodes
 }
 
-// Self is what this node knows of itself. The zero value knows nothing.
+// Self describes this node. The zero value is valid.
 type Self struct {
-	// OwnStack is whether the vswitch has a network stack of its own, or that of the host;
-	// nil: the others are not told.
+	// OwnStack is whether the vswitch has its own network stack rather than the host's. nil: not
+	// published.
 	OwnStack *bool
-	// IPAMOptions are the options that must be the same on all nodes, as the others are
-	// told them (contivconf.Subnets.ClusterOptions).
+	// IPAMOptions are the published options that must be equal on all nodes
+	// (contivconf.Subnets.ClusterOptions).
 	IPAMOptions []string
-	// Claim returns an error while the name of this node is another agent's: nothing is
-	// published then. May be nil.
+	// Claim returns an error while another agent has this node's name; then nothing is published.
+	// May be nil.
 	Claim func() error
-	// HostAddresses returns by what this machine is known beside the addresses that are
-	// published: where the vswitch has a network stack of its own, those of the
-	// host. May be nil.
+	// HostAddresses returns the machine's addresses in addition to the published ones: the host's
+	// if the vswitch has its own network stack. May be nil.
 	HostAddresses func() []netip.Prefix
 }
 
-// New returns the plugin of the node. The IDs are kept in db.
+// New returns the plugin of the node. It keeps the IDs in db.
 func New(nodeName string, db store.Broker, self Self, loop controller.EventLoop, log *slog.Logger) *NodeSync {
 	if self.Claim == nil {
 		self.Claim = func() error { return nil }
@@ -79,7 +77,7 @@ func New(nodeName string, db store.Broker, self Self, loop controller.EventLoop,
 	return &NodeSync{nodeName: nodeName, db: db, self: self, loop: loop, log: log, records: newRecords(), unpublished: make(chan int, 1)}
 }
 
-// GetNodeID returns the ID of this node; 0 before the first resync.
+// GetNodeID returns the ID of this node, or 0 before the first resync.
 func (n *NodeSync) GetNodeID() uint32 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -89,8 +87,7 @@ func (n *NodeSync) GetNodeID() uint32 {
 	return 0
 }
 
-// GetAllNodes returns all nodes that have an ID, this one included, as they are now.
-// Read-only: others get the same map.
+// GetAllNodes returns all nodes with an ID, including this one. The map is shared and read-only.
 func (n *NodeSync) GetAllNodes() Nodes {
 	n.mu.RLock()
 	nodes := n.withID
@@ -109,8 +106,8 @@ func (n *NodeSync) GetAllNodes() Nodes {
 	return n.withID
 }
 
-// replace puts a node in the place of the one with its name; one that is known to
-// nobody is dropped. n.mu is held.
+// replace replaces the node of the same name, or removes it if no source has it. The caller holds
+// n.mu.
 func (n *NodeSync) replace(node *Node) {
 	if n.nodes == nil {
 		n.nodes = make(Nodes)
@@ -123,12 +120,10 @@ func (n *NodeSync) replace(node *Node) {
 	n.nodes[node.Name] = node
 }
 
-// PublishNodeIPs tells the other nodes the addresses of one IP version at which
-// this node's vswitch is reached; those of the other version stay. If the store
-// cannot be written, Run has it tried again. To be called by handlers of
-// the event loop only.
+// PublishNodeIPs publishes the addresses of this node's vswitch of one IP version. The
+// other version's stay. If the store fails, Run retries. Only handlers of the event loop may call it.
 //
-// ErrNameTaken is wrapped if the name of this node belongs to another one.
+// The error wraps ErrNameTaken if this node's name belongs to another one.
 func (n *NodeSync) PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error {
 	n.mu.Lock()
 	own := n.nodes[n.nodeName]
@@ -172,10 +167,10 @@ func (n *Node) vppNode() *vppnode.VppNode {
 	return v
 }
 
-// PublishPodAddresses tells everybody, the handlers of this node included, where services reach those pods of this node
-// whose endpoints are not at their main interface. The order of the list does not matter. To be called by handlers of
-// the event loop only; see PublishNodeIPs. While Run is trying again, it leaves the store to that: a CNI DEL must not
-// wait for a database that does not answer.
+// PublishPodAddresses publishes, to this node's handlers, too, the service endpoints of this node's
+// pods at custom interfaces. The order is irrelevant. Only handlers of the event loop may call it.
+// While Run retries, it leaves the write to Run: a CNI DEL must not wait for an unresponsive
+// database.
 func (n *NodeSync) PublishPodAddresses(ctx context.Context, list []PodAddresses) error {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b PodAddresses) int {
@@ -204,9 +199,8 @@ func (n *NodeSync) PublishPodAddresses(ctx context.Context, list []PodAddresses)
 	return n.store(ctx, next.vppNode())
 }
 
-// lost reports whether this node has to get another ID: Kubernetes does not know it any more, or it
-// knows the node that has the ID, and that node has no other one. Otherwise a record has been
-// overwritten.
+// lost reports whether this node needs another ID: Kubernetes does not know it any more, or the
+// ID's new owner is in Kubernetes and has no other ID. Otherwise, its record was overwritten.
 func (n *NodeSync) lost(err error) bool {
 	taken, ok := errors.AsType[*takenError](err)
 	if !ok || n.records.kubeNodes[n.nodeName] == nil {
@@ -215,8 +209,8 @@ func (n *NodeSync) lost(err error) bool {
 	return n.records.kubeNodes[taken.by] != nil && !n.records.hasOtherID(taken.by, taken.id)
 }
 
-// store writes this node's VppNode if it is not stored already, and was not released. Only that another
-// node has the ID is an error, a fatal one if it is lost.
+// store writes this node's VppNode unless it is unchanged or released. It only returns an error if
+// another node has the ID, which is fatal if the ID is lost.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	if n.released {
 		return nil
@@ -257,7 +251,7 @@ func (n *NodeSync) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync learns all nodes from the state and makes sure that this one has an ID.
+// Resync reads all nodes and ensures that this one has an ID.
 func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, _ controller.ResyncOperations) error {
 	n.records = newRecords()
 	for key, value := range state["vppnode"] {
@@ -286,14 +280,14 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 	return nil
 }
 
-// setRecord takes over a record, and reports whether it does not count.
+// setRecord stores a record and reports whether it is invalid.
 func (n *NodeSync) setRecord(ctx context.Context, id uint32, v *vppnode.VppNode) {
 	if mistake := n.records.set(id, v); mistake != "" {
 		controller.Logger(ctx, n.log).Warn("The record of a node does not count: "+mistake, "key ID", id, "id", v.GetId(), "name", v.GetName())
 	}
 }
 
-// tell tells which addresses several nodes have.
+// tell logs addresses of more than one node.
 func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
 	for _, d := range disputes {
 		if !slices.Contains(n.disputes, d) {
@@ -304,7 +298,7 @@ func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
 	n.disputes = disputes
 }
 
-// identify gives the own node the ID that it has, or else a new one.
+// identify finds or allocates this node's ID.
 func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppNode) error {
 	n.mu.RLock()
 	known := n.nodes[n.nodeName]
@@ -333,7 +327,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	return nil
 }
 
-// Update follows the changes of nodes.
+// Update applies changes of nodes.
 func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	if _, again := event.(*PublishAgain); again {
 		return "", n.publishAgain(ctx)
@@ -364,10 +358,10 @@ func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ control
 	return fmt.Sprintf("update of node %s", updates[0].NodeName), nil
 }
 
-// Revert has nothing to undo.
+// Revert does nothing.
 func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
 
-// recompute derives the nodes from the records, and returns the changes to announce.
+// recompute derives the nodes from the records and returns the changes to announce.
 func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -399,7 +393,7 @@ func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	}
 	n.nodes, n.withID = nodes, nil
 	n.tell(ctx, disputes)
-	// Departing nodes make room for new ones.
+	// Nodes leave before others join.
 	slices.SortFunc(list, func(a, b *NodeUpdate) int {
 		left := func(u *NodeUpdate) int {
 			if u.NewState == nil {
@@ -412,7 +406,7 @@ func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	return list
 }
 
-// announced returns the update that others are told of; nil if there is none.
+// announced returns the update for a change, or nil if it is not announced.
 func announced(prev, next *Node, own bool) *NodeUpdate {
 	if prev.ID == 0 && next.ID == 0 {
 		return nil
@@ -454,8 +448,7 @@ func (n *NodeSync) kubeNodeChanged(ctx context.Context, change *controller.KubeS
 	return updates, err
 }
 
-// reclaim puts this node's VppNode back that KSR removed because the Kubernetes
-// object was deleted, now that the object is there again.
+// reclaim restores this node's VppNode after its Kubernetes object was deleted and created again.
 func (n *NodeSync) reclaim(ctx context.Context) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]
@@ -478,8 +471,8 @@ func (n *NodeSync) vppNodeChanged(ctx context.Context, change *controller.KubeSt
 	return updates, nil
 }
 
-// ownVPPNodeChanged notes what the store holds of this node. What was removed
-// while the node's Kubernetes object exists, or overwritten after this agent has published it, is put back.
+// ownVPPNodeChanged tracks this node's record in the store. It restores a record that was removed
+// while the node's Kubernetes object exists, or overwritten after this agent published it.
 func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.VppNode) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]

@@ -79,7 +79,7 @@ func stored(t testing.TB, db store.Broker, id uint32) *vppnode.VppNode {
 	return v
 }
 
-// 50 agents that start at once get the IDs 1 to 50.
+// 50 concurrent agents get the IDs 1 to 50.
 func TestAgentsRaceForIDs(t *testing.T) {
 	for name, db := range map[string]store.Broker{"memory": memory.New(), "etcd": etcdBroker(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -205,8 +205,8 @@ func TestPublishNodeIPs(t *testing.T) {
 	})
 }
 
-// A record of the own ID that names another node ends the agent only if that node can
-// have no other ID: then both would have the same pod subnet.
+// If a record of the own ID names another node, the agent ends only if that node has no other ID.
+// Then both would have the same pod subnet.
 func TestIDThatNamesAnotherNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		others []proto.Message
@@ -236,7 +236,7 @@ func TestIDThatNamesAnotherNode(t *testing.T) {
 	}
 }
 
-// A node that gets a vswitch with a network stack of its own stays the same node.
+// A node that gets a vswitch with its own network stack keeps its identity.
 func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
 	db := memory.New()
 	before := vppNode(4, "node1", "192.168.16.9/24")
@@ -254,8 +254,8 @@ func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
 	}
 }
 
-// seed 001: when NodeUpdate is triggered, and when not.
-// An agent of another machine must not take over the identity of a node.
+// An agent of another machine must not take over a node's identity. NodeUpdate is only sent for
+// changes.
 func TestNameOfAnotherNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		stored, kube []string
@@ -363,8 +363,7 @@ func TestNodeUpdate(t *testing.T) {
 	}
 }
 
-// KSR removes the VppNode of a deleted Kubernetes node; a node that comes back
-// gets its ID back, if nobody took it.
+// A node that returns after its deletion gets its ID back unless another node has it.
 func TestReleasedIDIsReclaimed(t *testing.T) {
 	db := memory.New()
 	n := nodesync.New("node1", db, nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
@@ -393,7 +392,7 @@ func TestReleasedIDIsReclaimed(t *testing.T) {
 	}
 }
 
-// Others may overwrite what this node has published: KSR, when it mends a record, leaves only its ID and name.
+// A record may be overwritten: KSR repairs a record to ID and name.
 func TestOverwrittenAddressesArePublishedAgain(t *testing.T) {
 	db, loop := memory.New(), &plugintest.Loop{}
 	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())
@@ -426,7 +425,6 @@ func TestGetAllNodes(t *testing.T) {
 	}
 }
 
-// What was returned before does not change, whatever happens to the nodes.
 func TestGetAllNodesIsASnapshot(t *testing.T) {
 	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
 	resync(t, n, state(vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "10.0.0.2")))
@@ -475,9 +473,8 @@ func TestREST(t *testing.T) {
 
 func etcdBroker(t testing.TB) store.Broker { return etcdtest.Start(t).Store() }
 
-// The other nodes learn whether a vswitch has a network stack of its own: with the
-// addresses, also if they were published by an agent that did not say it, or by one with
-// another vswitch.
+// Nodes publish whether their vswitch has its own network stack, even if their addresses were
+// published without it or for another vswitch.
 func TestOwnStackIsPublished(t *testing.T) {
 	db := memory.New()
 	const before = `{"id":1,"name":"node1","ip_addresses":["192.168.16.1/24"]}`
@@ -493,7 +490,7 @@ func TestOwnStackIsPublished(t *testing.T) {
 		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
 			t.Errorf("stored: %v, want %v", v, own)
 		}
-		resync(t, n, state(kubeNode("node1", "192.168.16.1"))) // as if the store were not up to date
+		resync(t, n, state(kubeNode("node1", "192.168.16.1"))) // as if the store were outdated
 		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
 			t.Errorf("stored after a resync: %v, want %v", v, own)
 		}
@@ -503,8 +500,8 @@ func TestOwnStackIsPublished(t *testing.T) {
 	}
 }
 
-// A node that changes its vswitch is announced, even if its addresses stay. Nothing is
-// known of one whose agent does not say it.
+// A change of a node's vswitch is announced, even with the same addresses. Without its report,
+// nothing is known.
 func TestOwnStackOfOthers(t *testing.T) {
 	says := func(own *bool) *vppnode.VppNode {
 		v := vppNode(2, "node2", "192.168.16.2/24")

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Where services reach pods is in the record of their node, and told to the handlers of all
-// nodes, once for each change.
+// The node's record contains its pods' endpoints. Each change reaches the handlers of all nodes
+// once.
 func TestPodAddresses(t *testing.T) {
 	db, loop := memory.New(), &plugintest.Loop{}
 	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())
@@ -63,7 +63,7 @@ func TestPodAddresses(t *testing.T) {
 		t.Errorf("after a resync: %v", got)
 	}
 
-	// Another node learns it with the record; what is no address is left out.
+	// Another node reads the record and skips invalid addresses.
 	other := nodesync.New("node2", memory.New(), nodesync.Self{}, loop, plugintest.Logger())
 	without := vppNode(1, "node1", "192.168.16.1/24")
 	resync(t, other, state(kubeNode("node2"), without))
@@ -77,8 +77,8 @@ func TestPodAddresses(t *testing.T) {
 	}
 }
 
-// What cannot be the interface of a pod is left out of another node's record: handlers name pods and
-// interfaces in logs and reports, once for each address.
+// Invalid interfaces and pods in another node's record are skipped, because handlers log their
+// names.
 func TestPodAddressesThatCannotBe(t *testing.T) {
 	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
 	entry := func(namespace, name, iface string, addrs ...string) *vppnode.PodAddresses {
@@ -115,7 +115,7 @@ func TestPodAddressesThatCannotBe(t *testing.T) {
 	}
 }
 
-// mute is a store that does not answer, and counts who asks.
+// mute is a store without answers that counts its calls.
 type mute struct {
 	store.Broker
 	on    bool
@@ -130,7 +130,7 @@ func (m *mute) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return m.Broker.Get(ctx, key)
 }
 
-// While the database does not answer, the event loop waits for it once, not for each pod.
+// The event loop waits once for an unresponsive database, not once per pod.
 func TestPodAddressesDoNotWaitForTheDatabase(t *testing.T) {
 	db, loop := &mute{Broker: memory.New()}, &plugintest.Loop{}
 	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())

@@ -14,15 +14,15 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// records is what the database says of nodes. It may contradict itself: the name of a node may have
-// several IDs, and an address several nodes. The result depends only on the present records, not on
-// their order of arrival:
+// records holds the database's records of nodes. They may be inconsistent: a name may have several
+// IDs, and an address several nodes. The result only depends on the present records, not on their
+// order:
 //
-//   - A record without a name, or whose ID is not that of its key, does not count.
-//   - Of several IDs of a name, the lowest one with addresses counts.
-//   - An address of this node is nobody else's. Of others, it is the node's whose address
-//     it is for Kubernetes too; else that of a node that Kubernetes knows; else that of
-//     the node with the lowest ID. The others are without it.
+//   - A record without a name, or with another ID than its key, is ignored.
+//   - Of several IDs of a name, the lowest with addresses is used.
+//   - This node keeps its addresses. Another address belongs to the node that has it in
+//     Kubernetes, else to a node that is in Kubernetes, else to the lowest ID.
+//     All other nodes lose it.
 type records struct {
 	// vppNodes by the ID in their key.
 	vppNodes  map[uint32]*vppnode.VppNode
@@ -33,15 +33,14 @@ func newRecords() records {
 	return records{vppNodes: map[uint32]*vppnode.VppNode{}, kubeNodes: map[string]*node.Node{}}
 }
 
-// idOf returns the ID in a key, or that of the value if there is no key; 0 if there is
-// none.
+// idOf returns the ID in a key or, without a key, in the value. It returns 0 if there is none.
 func idOf(key string, v *vppnode.VppNode) uint32 {
 	key = strings.TrimPrefix(key, models.KSRPrefix)
 	if key == "" {
 		return v.GetId()
 	}
 	id, err := strconv.ParseUint(strings.TrimPrefix(key, vppNodePrefix), 10, 32)
-	if err != nil || dbresources.VppNodeKey(uint32(id)) != key { // "007" is no ID
+	if err != nil || dbresources.VppNodeKey(uint32(id)) != key { // "007" is not an ID
 		return 0
 	}
 	return uint32(id)
@@ -49,7 +48,7 @@ func idOf(key string, v *vppnode.VppNode) uint32 {
 
 var vppNodePrefix = strings.TrimPrefix(IDPrefix, models.KSRPrefix)
 
-// set takes over a record; nil removes it. It returns why the record does not count.
+// set stores a record, or removes it if v is nil. It returns the reason why the record is ignored.
 func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	delete(r.vppNodes, id)
 	switch {
@@ -66,7 +65,7 @@ func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	return ""
 }
 
-// of returns the record that counts for a name, nil if none does.
+// of returns the record in use for a name, or nil.
 func (r records) of(name string) (best *vppnode.VppNode) {
 	for _, v := range r.vppNodes {
 		if v.GetName() == name && (best == nil || better(v, best)) {
@@ -76,7 +75,6 @@ func (r records) of(name string) (best *vppnode.VppNode) {
 	return best
 }
 
-// hasOtherID reports whether a name has an ID that is not the given one.
 func (r records) hasOtherID(name string, id uint32) bool {
 	for other, v := range r.vppNodes {
 		if other != id && v.GetName() == name {
@@ -93,13 +91,13 @@ func better(a, b *vppnode.VppNode) bool {
 	return a.GetId() < b.GetId()
 }
 
-// disputed is an address that several nodes have.
+// disputed is an address of several nodes.
 type disputed struct {
 	addr          netip.Addr
 	owner, others string
 }
 
-// nodes returns all nodes, own in its place, and what they dispute.
+// nodes returns all nodes, including own, and the disputed addresses.
 func (r records) nodes(own *Node) (Nodes, []disputed) {
 	best := map[string]*vppnode.VppNode{}
 	for _, v := range r.vppNodes {
@@ -130,7 +128,7 @@ func (r records) nodes(own *Node) (Nodes, []disputed) {
 	return nodes, settle(nodes, own)
 }
 
-// settle leaves each address to one node.
+// settle assigns each address to one node.
 func settle(nodes Nodes, own *Node) (list []disputed) {
 	owners := make(map[netip.Addr]*Node, len(nodes))
 	var twice map[netip.Addr]bool
@@ -166,7 +164,7 @@ func settle(nodes Nodes, own *Node) (list []disputed) {
 	return list
 }
 
-// rank says how good the claim of a node to an address is; 0 is the best.
+// rank returns the priority of a node for an address. 0 is the highest.
 func rank(node *Node, addr netip.Addr, own *Node) int {
 	switch {
 	case own != nil && node.Name == own.Name:

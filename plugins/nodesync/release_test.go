@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// KSR frees the ID of a node that has left Kubernetes: the next node that joins gets
-// it, the others connect with that one, and the old agent, if it still runs, ends.
+// The next node that joins gets the ID of a node that left. Other nodes connect to it, and the old
+// agent ends.
 func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 	db, loop := memory.New(), &plugintest.Loop{}
 	agent := func(name string) *nodesync.NodeSync {
@@ -73,7 +73,7 @@ func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 		t.Errorf("nodes: %v", nodes)
 	}
 
-	// The node that left comes back.
+	// The node that left returns.
 	if err := change(second, "node", nil, kubeNode("node2")); !errors.Is(err, nodesync.ErrNoNodeID) {
 		t.Errorf("the agent whose ID another node has goes on: %v", err)
 	}

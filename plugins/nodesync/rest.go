@@ -7,32 +7,32 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// NodesURL is the path that Handler is meant for.
+// NodesURL is the path of Handler.
 const NodesURL = "/contiv/v1/nodes"
 
-// NodesReport is the answer of GET /contiv/v1/nodes.
+// NodesReport is the response of GET /contiv/v1/nodes.
 type NodesReport struct {
 	ThisNode string `json:"thisNode"`
-	// Nodes by ID; those that have none, last.
+	// Sorted by ID, nodes without one last.
 	Nodes []NodeReport `json:"nodes"`
 }
 
 // NodeReport describes a node.
 type NodeReport struct {
-	// ID is 0 for a node that Kubernetes knows and on which no agent has run.
+	// ID is 0 if no agent has run on the node.
 	ID   uint32 `json:"id"`
 	Name string `json:"name"`
-	// VPPIPs are addresses with prefix length.
+	// VPPIPs are addresses with prefix lengths.
 	VPPIPs []string `json:"vppIPs"`
-	// OwnStack reports whether the vswitch has a network stack of its own; nil: it is not known.
+	// OwnStack reports whether the vswitch has its own network stack. nil: unknown.
 	OwnStack *bool `json:"ownStack,omitempty"`
 
 	MgmtIPs []string `json:"mgmtIPs"`
-	// PodCIDRs are the pod subnets that Kubernetes assigned.
+	// PodCIDRs are the pod subnets assigned by Kubernetes.
 	PodCIDRs []string `json:"podCIDRs,omitempty"`
 }
 
-// Report describes all nodes; false before the first resync.
+// Report describes all nodes. It returns false before the first resync.
 func (n *NodeSync) Report() (NodesReport, bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -7,21 +7,19 @@ import (
 	"slices"
 )
 
-// ErrNameTaken is wrapped when an agent runs under the name of another node.
+// ErrNameTaken is wrapped if an agent uses the name of another node.
 var ErrNameTaken = errors.New("the name of this node belongs to another one")
 
-// identifyBy checks, the first time that addresses are published, that this agent
-// is not one of another machine under the same name: it would draw to itself what
-// is sent to the pods of the node that has the name.
+// identifyBy checks, on the first publication of addresses, that no other machine has this node's
+// name. Otherwise, this agent would attract traffic to the other node's pods.
 //
-// The name is another's if the addresses stored for it are the ones that
-// Kubernetes knows of that node as well, and this machine has none of these. So an
-// address that changed while the agent was down is no reason to give up, as soon
-// as Kubernetes knows the new one.
+// The name belongs to another machine if its stored addresses are also in Kubernetes and this
+// machine has none of them. So an address that changed while the agent was down is accepted once
+// Kubernetes has the new one.
 func (n *NodeSync) identifyBy(own *Node, addresses []netip.Prefix) error {
 	here := func(addr netip.Addr) bool {
 		return slices.ContainsFunc(addresses, func(p netip.Prefix) bool {
-			return p.Addr() == addr || p.Addr().Is6() != addr.Is6() // nothing is said about the other version
+			return p.Addr() == addr || p.Addr().Is6() != addr.Is6() // ignore the other version
 		})
 	}
 	if n.identified {

@@ -35,7 +35,7 @@ type CustomIf struct {
 	Name string `json:"name"`
 	// Type is "tap" or "veth".
 	Type string `json:"type"`
-	// Network is DefaultNetwork, StubNetwork or a custom network.
+	// Network is DefaultNetwork or StubNetwork.
 	Network string `json:"network"`
 }
 
@@ -48,6 +48,7 @@ type CustomIfs struct {
 	Refused []string `json:"refused,omitempty"`
 }
 
+// Equal reports whether both are equal.
 func (c CustomIfs) Equal(other CustomIfs) bool {
 	return slices.Equal(c.Interfaces, other.Interfaces) && c.EndpointIf == other.EndpointIf && slices.Equal(c.Refused, other.Refused)
 }

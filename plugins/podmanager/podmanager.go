@@ -203,7 +203,7 @@ func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// remember persists a local pod in one transaction with the records of other handlers.
+// remember persists a local pod in the transaction of the AddPod.
 func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
 	data, err := json.Marshal(p)
 	if err != nil {

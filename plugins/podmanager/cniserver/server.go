@@ -51,6 +51,7 @@ type Server struct {
 	listener net.Listener
 }
 
+// New returns a server for the service.
 func New(service cni.RemoteCNIServer, log *slog.Logger) *Server {
 	s := &Server{
 		service: service, log: log, methods: methodsOf(service),
