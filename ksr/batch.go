@@ -9,16 +9,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Limits of one transaction: by default, etcd refuses more than 128 changes and more than 1.5 MiB.
+// Limits of a transaction. By default, etcd allows 128 changes and 1.5 MiB.
 const (
 	maxBatch      = 128
 	maxBatchBytes = 512 << 10
-	// maxValue is the size of the largest value that is reflected.
+	// maxValue is the maximal size of a reflected value.
 	maxValue = 1 << 20
 )
 
-// batch collects changes and writes them in few transactions, in order. Changes that the store already
-// has are left out.
+// batch collects changes and writes them in order in few transactions. It skips changes that the
+// store already contains.
 type batch struct {
 	*writer
 	changes []store.Change
@@ -26,19 +26,19 @@ type batch struct {
 	bytes   int
 }
 
-// put writes a value unless the store already holds it.
 func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) error {
 	old, exists := b.stored[key]
 	if exists && sameValue(k, old, value) {
-		b.stored[key] = value // the same bytes in memory once
+		b.stored[key] = value // share the memory of equal values
 		return nil
 	}
 	return b.add(ctx, k, store.Change{KV: store.KV{Key: key, Value: value}})
 }
 
-// delete removes a key that the store holds and, for a node, everything else that belongs to the node. The key comes last, so
-// that an interrupted removal is repeated, and its IDs go with it: a node without ID would be given one. In that transaction,
-// the key comes first: an agent that saw its ID go while its node is there would put it back.
+// delete removes a stored key and, for a node, all data of the node. The node's key is removed
+// last, so that an interrupted removal is repeated, but together with its IDs, because a node
+// without an ID would get a new one. In that transaction, the node's key precedes its IDs, because
+// an agent restores a removed ID while its node exists.
 func (b *batch) delete(ctx context.Context, k *kind, key string) error {
 	if _, exists := b.stored[key]; !exists {
 		return nil
@@ -57,7 +57,7 @@ func (b *batch) delete(ctx context.Context, k *kind, key string) error {
 	return b.add(ctx, k, changes...)
 }
 
-// add adds changes that belong into one transaction: one of a key of the kind, and others that go with it.
+// add adds changes of one transaction: a change of the kind's key and related ones.
 func (b *batch) add(ctx context.Context, k *kind, changes ...store.Change) error {
 	size := 0
 	for _, c := range changes {
@@ -125,8 +125,7 @@ func (r *Reflector) countWrite(k Kind, deleted, existed bool, err error) {
 	})
 }
 
-// sameValue reports whether two values are equal apart from formatting, which may differ between
-// versions.
+// sameValue ignores formatting, which may differ between versions.
 func sameValue(k *kind, stored, wanted []byte) bool {
 	if bytes.Equal(stored, wanted) {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// counting records the batches that a store gets.
+// counting records the batches of a store.
 type counting struct {
 	*memory.Store
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ func TestLargeValuesDoNotMakeTransactionsTooLarge(t *testing.T) {
 	var objects []Object
 	for i := range 8 {
 		p := newPod(fmt.Sprint(i))
-		p.Labels["x"] = strings.Repeat("y", 100<<10) // is in the value twice
+		p.Labels["x"] = strings.Repeat("y", 100<<10) // the value contains it twice
 		objects = append(objects, p)
 	}
 	r.source.report(objects...)
@@ -79,7 +79,7 @@ func TestLargeValuesDoNotMakeTransactionsTooLarge(t *testing.T) {
 	}
 }
 
-// One object must not keep the others from being reflected, for ever.
+// An object that cannot be reflected does not block others.
 func TestObjectThatCannotBeReflectedHarmsNoOther(t *testing.T) {
 	s := memory.New()
 	r := reflect(t, s)
@@ -103,10 +103,10 @@ func TestSliceThatLeavesItsServiceIsDeleted(t *testing.T) {
 	await(t, s, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
 }
 
-// late does not answer a batch in time. It is carried out after the next list.
+// late times out a batch and executes it after the next list.
 type late struct {
 	*memory.Store
-	// asked has a value when a batch is to be late, which then waits to give up.
+	// asked receives a value when a batch should time out, which then waits for giveUp.
 	asked, giveUp chan bool
 	mu            sync.Mutex
 	pending       []store.Change
@@ -136,8 +136,8 @@ func (l *late) List(ctx context.Context, prefix string) ([]store.KV, int64, erro
 	return kvs, revision, err
 }
 
-// A write that is carried out after its retry has read the store does not stay, though the object has changed back
-// meanwhile.
+// A write that is executed after its retry has read the store is reverted, even if the object has
+// changed back meanwhile.
 func TestLateWritesDoNotStay(t *testing.T) {
 	s := &late{Store: memory.New(), asked: make(chan bool, 1), giveUp: make(chan bool)}
 	r := reflect(t, s)
@@ -146,10 +146,10 @@ func TestLateWritesDoNotStay(t *testing.T) {
 	<-r.Synced()
 	s.asked <- true
 	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}, Complete: true}
-	s.asked <- true // the first one was taken
+	s.asked <- true // the first batch was received
 	<-s.asked
 	r.source.report(newPod("a"))
-	r.source <- Changes{Complete: true} // it has been noted
+	r.source <- Changes{Complete: true} // the change was recorded
 	changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+keyA)
 	if err != nil {
 		t.Fatal(err)

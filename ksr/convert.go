@@ -17,17 +17,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// annotationPrefix begins the annotations that are reflected.
+// annotationPrefix is the prefix of reflected annotations.
 const annotationPrefix = "contivpp.io"
 
-// encode returns the JSON of a message, byte for byte the same for equal
-// messages.
+// encode returns canonical JSON: equal messages have equal bytes.
 func encode(msg proto.Message) ([]byte, error) {
 	data, err := models.Marshal(msg)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", proto.MessageName(msg), err)
 	}
-	var compact bytes.Buffer // protojson varies its spaces from build to build
+	var compact bytes.Buffer // protojson varies its spaces between builds
 	if err := json.Compact(&compact, data); err != nil {
 		return nil, fmt.Errorf("encode %s: %w", proto.MessageName(msg), err)
 	}
@@ -90,7 +89,7 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	}
 }
 
-// trimMeta returns the reflected metadata, and the fields that identify objects and their versions.
+// trimMeta returns the reflected metadata and the object's identity and version.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -98,7 +97,6 @@ func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// sorted iterates over a map in the order of its keys.
 func sorted(m map[string]string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -109,8 +107,8 @@ func sorted(m map[string]string) iter.Seq2[string, string] {
 	}
 }
 
-// firstAndAll completes a pair of Kubernetes fields, of which the older one holds the first element of
-// the newer one. Either may be missing.
+// firstAndAll completes a pair of Kubernetes fields, where the older one holds the newer one's
+// first element. One may be missing.
 func firstAndAll(first string, all []string) (string, []string) {
 	switch {
 	case len(all) > 0:
@@ -121,7 +119,6 @@ func firstAndAll(first string, all []string) (string, []string) {
 	return "", nil
 }
 
-// reflectedAnnotations returns the annotations that are for us.
 func reflectedAnnotations(all map[string]string) map[string]string {
 	var out map[string]string
 	for k, v := range all {

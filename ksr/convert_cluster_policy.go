@@ -11,7 +11,7 @@ import (
 
 var tiers = map[string]policy.ClusterPolicy_Tier{cnp.Admin: policy.ClusterPolicy_ADMIN, cnp.Baseline: policy.ClusterPolicy_BASELINE}
 
-// convertClusterPolicy reflects parts that are not understood such that agents see them, see policy.ClusterPolicy.
+// convertClusterPolicy marks unknown parts so that agents see them; see policy.ClusterPolicy.
 func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	tier, known := tiers[p.Spec.Tier]
 	out := &policy.ClusterPolicy{Name: p.Name, Tier: tier, Priority: p.Spec.Priority, ChangeTime: changeTime(&p.ObjectMeta)}
@@ -24,7 +24,7 @@ func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	for i, r := range p.Spec.Ingress {
 		rule := clusterRule(r.Name, r.Action, r.From, r.Protocols)
 		for j, peer := range rule.GetPeer() {
-			if peer.GetPods() == nil { // the API has nodes and networks for egress only
+			if peer.GetPods() == nil { // the API supports nodes and networks for egress only
 				rule.Peer[j] = new(policy.ClusterPolicy_Peer)
 			}
 		}
@@ -45,7 +45,7 @@ var actions = map[string]policy.ClusterPolicy_Action{
 	cnp.Accept: policy.ClusterPolicy_ACCEPT, cnp.Deny: policy.ClusterPolicy_DENY, cnp.Pass: policy.ClusterPolicy_PASS,
 }
 
-// noteAction adds an action that is unknown to the invalid parts of a policy.
+// noteAction adds an unknown action to the invalid parts of a policy.
 func noteAction(invalid []string, field, action string) []string {
 	if _, known := actions[action]; known {
 		return invalid
@@ -53,7 +53,8 @@ func noteAction(invalid []string, field, action string) []string {
 	return append(invalid, fmt.Sprintf("%s.action: %.64q is none of %s, %s and %s; the rule denies", field, action, cnp.Accept, cnp.Deny, cnp.Pass))
 }
 
-// clusterRule makes a rule of an unknown action deny, and gives a rule without peers, which the API forbids, one that is not understood.
+// clusterRule converts an unknown action to deny. It marks a rule without peers, which the API
+// forbids, as invalid.
 func clusterRule(name, action string, peers []cnp.Peer, protocols []cnp.Protocol) *policy.ClusterPolicy_Rule {
 	rule := &policy.ClusterPolicy_Rule{Name: name, Action: policy.ClusterPolicy_DENY}
 	if known, ok := actions[action]; ok {
@@ -71,7 +72,7 @@ func clusterRule(name, action string, peers []cnp.Peer, protocols []cnp.Protocol
 	return rule
 }
 
-// clusterPeer returns a peer without any field for one of an unknown kind, of several kinds, or of a kind that is not supported.
+// clusterPeer returns an empty peer for an unknown or unsupported kind, or for several kinds.
 func clusterPeer(p cnp.Peer) *policy.ClusterPolicy_Peer {
 	peer := new(policy.ClusterPolicy_Peer)
 	switch {
@@ -88,7 +89,7 @@ func clusterPeer(p cnp.Peer) *policy.ClusterPolicy_Peer {
 	return peer
 }
 
-// clusterPort returns a port of the protocol OTHER for one that is not understood.
+// clusterPort returns the protocol OTHER for an unknown port.
 func clusterPort(p cnp.Protocol) *policy.ClusterPolicy_Port {
 	port := &policy.ClusterPolicy_Port{Name: p.DestinationNamedPort}
 	if count(p.TCP != nil, p.UDP != nil, p.SCTP != nil, port.Name != "") != 1 {

@@ -46,8 +46,8 @@ func convertPod(p *corev1.Pod) proto.Message {
 	return out
 }
 
-// runtimeUID returns the UID that the kubelet gives to the runtime. For a static pod, that is the hash of its file: its object has another UID,
-// and the hash as an annotation.
+// runtimeUID returns the UID that the kubelet gives to the runtime. For a static pod, it is the
+// hash of the file, which the object has as an annotation.
 func runtimeUID(p *corev1.Pod) types.UID {
 	return cmp.Or(types.UID(p.Annotations[corev1.MirrorPodAnnotationKey]), p.UID)
 }
@@ -56,7 +56,7 @@ var protocols = map[corev1.Protocol]pod.Pod_Container_Port_Protocol{
 	"":                 pod.Pod_Container_Port_TCP,
 	corev1.ProtocolTCP: pod.Pod_Container_Port_TCP,
 	corev1.ProtocolUDP: pod.Pod_Container_Port_UDP,
-	// A port of SCTP must not be mistaken for one of TCP.
+	// Do not mistake SCTP for TCP.
 	corev1.ProtocolSCTP: pod.Pod_Container_Port_SCTP,
 }
 
@@ -67,7 +67,7 @@ func convertContainers(containers []corev1.Container) []*pod.Pod_Container {
 		for _, p := range c.Ports {
 			protocol, known := protocols[p.Protocol]
 			if !known {
-				continue // Kubernetes would not accept it
+				continue // Kubernetes rejects it
 			}
 			container.Port = append(container.Port, &pod.Pod_Container_Port{
 				Name: p.Name, HostPort: p.HostPort, ContainerPort: p.ContainerPort, Protocol: protocol, HostIpAddress: p.HostIP,

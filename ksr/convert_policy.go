@@ -35,7 +35,8 @@ func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
 	return out
 }
 
-// policyType fills in the default, which manifests may leave to the API server. An unknown type may be any direction.
+// policyType adds the default, which is optional in manifests. An unknown type applies to both
+// directions.
 func policyType(spec *networkingv1.NetworkPolicySpec) policy.Policy_PolicyType {
 	ingress, egress := false, false
 	for _, t := range spec.PolicyTypes {
@@ -69,9 +70,8 @@ var operators = map[metav1.LabelSelectorOperator]policy.Policy_LabelSelector_Lab
 	metav1.LabelSelectorOpDoesNotExist: policy.Policy_LabelSelector_LabelExpression_DOES_NOT_EXIST,
 }
 
-// convertSelector keeps nil, which selects nothing, apart from the empty selector,
-// which selects everything. An expression with an operator that Kubernetes does
-// not have becomes "IN ()", which matches nothing.
+// convertSelector distinguishes nil, which selects nothing, from the empty selector, which selects
+// everything. An unknown operator becomes "IN ()", which matches nothing.
 func convertSelector(s *metav1.LabelSelector) *policy.Policy_LabelSelector {
 	if s == nil {
 		return nil
@@ -115,7 +115,7 @@ func convertPolicyPorts(ports []networkingv1.NetworkPolicyPort) []*policy.Policy
 	return out
 }
 
-// endPort returns -1 for 0, which is no port, and 0 if there is none.
+// endPort returns -1 for the invalid 0, and 0 if unset.
 func endPort(p *int32) int32 {
 	switch {
 	case p == nil:
@@ -145,7 +145,7 @@ func trimPolicy(p *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{ObjectMeta: trimPolicyMeta(&p.ObjectMeta), Spec: p.Spec}
 }
 
-// trimPolicyMeta keeps one entry of the managed fields, which has the time of the last change.
+// trimPolicyMeta keeps the managed field entry with the time of the last change.
 func trimPolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	out := trimMeta(m)
 	if last := lastChange(m); last != nil {
@@ -154,8 +154,7 @@ func trimPolicyMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return out
 }
 
-// lastChange returns when an object was created or last changed, apart from its status; nil if
-// unknown.
+// lastChange returns the time of creation or of the last change except of the status, or nil.
 func lastChange(m *metav1.ObjectMeta) (last *metav1.Time) {
 	for _, f := range m.ManagedFields {
 		if f.Subresource == "" && f.Time != nil && (last == nil || last.Before(f.Time)) {

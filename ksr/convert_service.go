@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// convertService fills in the defaults that manifests may leave to the API server.
+// convertService adds the defaults, which are optional in manifests.
 func convertService(s *corev1.Service) proto.Message {
 	spec := &s.Spec
 	out := &service.Service{
@@ -59,7 +59,7 @@ func convertService(s *corev1.Service) proto.Message {
 	return out
 }
 
-// affinityTimeout returns seconds, 0 without affinity.
+// affinityTimeout returns seconds, or 0 without affinity.
 func affinityTimeout(spec *corev1.ServiceSpec) uint32 {
 	if spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return 0
@@ -99,10 +99,10 @@ var sliceTypes = map[discoveryv1.AddressType]endpointslice.EndpointSlice_Address
 	discoveryv1.AddressTypeFQDN: endpointslice.EndpointSlice_FQDN,
 }
 
-// unproxied are the labels of EndpointSlices that service proxies ignore, whatever the value of the label.
+// unproxied are labels of EndpointSlices that service proxies ignore, regardless of their values.
 var unproxied = []string{"service.kubernetes.io/service-proxy-name", corev1.IsHeadlessService}
 
-// convertEndpointSlice returns nil for a slice that belongs to no service, and for one that service proxies ignore.
+// convertEndpointSlice returns nil for a slice without service or for other proxies.
 func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	name := s.Labels[discoveryv1.LabelServiceName]
 	if name == "" {
@@ -127,8 +127,8 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	return out
 }
 
-// convertEndpoint interprets missing conditions as Kubernetes does: the endpoint is ready, it serves
-// if it is ready, and it is not terminating.
+// convertEndpoint applies Kubernetes' defaults of conditions: ready, serving if ready, not
+// terminating.
 func convertEndpoint(e *discoveryv1.Endpoint) *endpointslice.EndpointSlice_Endpoint {
 	ready := e.Conditions.Ready == nil || *e.Conditions.Ready
 	out := &endpointslice.EndpointSlice_Endpoint{
@@ -144,7 +144,7 @@ func convertEndpoint(e *discoveryv1.Endpoint) *endpointslice.EndpointSlice_Endpo
 		out.Serving = *e.Conditions.Serving
 	}
 	if r := e.TargetRef; r != nil {
-		// Without the resource version, which changes more often than the fields that are reflected.
+		// Without the resource version, which changes more often than the reflected fields.
 		out.TargetRef = &endpointslice.EndpointSlice_ObjectReference{
 			Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Uid: string(r.UID), ApiVersion: r.APIVersion,
 		}
@@ -160,7 +160,6 @@ func convertEndpoint(e *discoveryv1.Endpoint) *endpointslice.EndpointSlice_Endpo
 	return out
 }
 
-// deref returns the zero value for nil.
 func deref[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

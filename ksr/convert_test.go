@@ -7,8 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is written is read by agents of other versions: the JSON is compared as a
-// whole.
+// The JSON is a contract with agents of other versions.
 func TestConversion(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -96,15 +95,14 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// wantConverted also tells that equal objects are encoded equally, and that
-// trimmed objects lack nothing.
+// wantConverted also checks that the encoding is canonical and that trimmed objects are complete.
 func wantConverted(t *testing.T, object Object, key, value string) {
 	t.Helper()
 	ref, ok := RefOf(object)
 	if !ok || ref.Key() != key {
 		t.Errorf("key is %s (%v), want %s", ref.Key(), ok, key)
 	}
-	for i := range 20 { // maps have another order each time
+	for i := range 20 { // the order of maps varies
 		if i > 0 {
 			object = Trim(object)
 		}

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ErrNotLeader is wrapped by the errors of writes after an instance has lost the leadership. These
-// writes changed nothing.
+// ErrNotLeader is wrapped by errors of writes after the loss of leadership. The writes had no
+// effect.
 var ErrNotLeader = errors.New("another instance writes to the store")
 
-// Elector decides which of several instances writes to the store.
+// Elector selects the instance that writes to the store.
 type Elector interface {
-	// Lead waits until this instance leads, does the work of a leader, and gives
-	// the leadership up. It calls waiting when it finds another instance leading.
+	// Lead waits until this instance leads, runs work, and resigns. It calls waiting if another
+	// instance leads.
 	//
-	// The store passed to work refuses writes, with ErrNotLeader, from the moment at which the instance no
-	// longer leads. The context of work ends as soon as that is noticed. Lead then returns an error that
-	// wraps ErrNotLeader; it returns nil only when ctx ended.
+	// The store passed to work rejects writes with ErrNotLeader once the instance no longer leads.
+	// The context of work ends when the loss is noticed. Lead then returns an error that wraps
+	// ErrNotLeader. It returns nil only when ctx ends.
 	Lead(ctx context.Context, waiting func(), work func(context.Context, store.Broker) error) error
 	// Others reports whether another instance leads or waits in Lead.
 	Others(ctx context.Context) (bool, error)
@@ -31,24 +31,24 @@ type Elector interface {
 type Role string
 
 const (
-	// Candidate is an instance that neither leads nor knows who does.
+	// Candidate neither leads nor knows the leader.
 	Candidate Role = "candidate"
-	// Standby waits for the leadership. It knows the objects, and can take over at once.
+	// Standby waits for the leadership. It has the objects and can take over at once.
 	Standby Role = "standby"
-	// Leader writes to the store. An instance without others always leads.
+	// Leader writes to the store. A single instance always leads.
 	Leader Role = "leader"
 )
 
-// campaign repeatedly tries to lead until ctx ends. It starts when the source has reported, since a
-// leader without objects would keep others from their work.
+// campaign tries to lead until ctx ends. It starts after the first report of the source, because a
+// leader without objects would block others.
 //
 //	source reaches what it reads, or there are no others ──> stand ──> lead
 //	          ▲                                                │        │ cut off, for ResignAfter,
 //	          │                             cut off, and others│        ▼ and there are others
 //	          └────────────────────────────────────────────────┴────────┘
 //
-// So an instance that is cut off leads only if there is no other: it can still repair a store that
-// lost data.
+// A disconnected instance only leads if it is the only one. It can still repair a store that lost
+// data.
 func (r *Reflector) campaign(ctx context.Context) {
 	select {
 	case <-r.wanted.reported:
@@ -80,7 +80,6 @@ func (r *Reflector) campaign(ctx context.Context) {
 	}
 }
 
-// lead waits for the leadership, and keeps it as long as it can and should.
 func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
 	term, end := context.WithCancelCause(ctx)
 	leads, watched := make(chan struct{}), make(chan struct{})
@@ -103,7 +102,7 @@ func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
 	return led, err
 }
 
-// reach returns the Reach of the source; a source without one is never cut off.
+// reach returns the source's Reach. A source without one is always reachable.
 func (r *Reflector) reach() *Reach {
 	if s, ok := r.opts.Source.(ReachingSource); ok {
 		return s.Reach()
@@ -111,7 +110,7 @@ func (r *Reflector) reach() *Reach {
 	return new(Reach)
 }
 
-// awaitReach returns when the source is reachable, or when no other instance could lead.
+// awaitReach waits until the source is reachable or no other instance can lead.
 func (r *Reflector) awaitReach(ctx context.Context) {
 	reach := r.reach()
 	for ctx.Err() == nil {
@@ -128,8 +127,8 @@ func (r *Reflector) awaitReach(ctx context.Context) {
 	}
 }
 
-// awaitCutOff returns an error as soon as another instance should lead: there is one, and our source
-// has been cut off, for some time in the case of a leader. It returns nil when ctx ends.
+// awaitCutOff returns an error once another instance should lead: one exists, and our source is
+// disconnected, in the case of a leader for some time. It returns nil when ctx ends.
 func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) error {
 	reach := r.reach()
 	var patience time.Duration
@@ -154,7 +153,7 @@ func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) erro
 	}
 }
 
-// hasOthers asks the elector whether there are other instances; it returns unknown if that fails.
+// hasOthers reports whether other instances exist, or returns unknown if the elector fails.
 func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.CallTimeout)
 	defer cancel()
@@ -165,7 +164,7 @@ func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 	return others
 }
 
-// write keeps the store current until ctx ends.
+// write updates the store until ctx ends.
 func (r *Reflector) write(ctx context.Context, s store.Broker) error {
 	r.setRole(Leader)
 	if r.opts.Alongside == nil {
@@ -182,6 +181,6 @@ func (r *Reflector) setRole(role Role) {
 	defer r.mu.Unlock()
 	r.status.Role = role
 	if role == Standby {
-		r.status.Error, r.status.EverStandby = "", true // errors of its time as leader no longer matter
+		r.status.Error, r.status.EverStandby = "", true // errors of its term no longer matter
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// formatKey is the full key of dbresources.FormatKey.
 const formatKey = models.KSRPrefix + dbresources.FormatKey
 
-// claimFormat records in the store the format in which we write. It returns dbresources.ErrNewer if a newer
-// version has written in a format that we do not know; nothing may be written then.
+// claimFormat records our format in the store. It returns dbresources.ErrNewer if a newer version
+// has written an unknown format. Then nothing may be written.
 func (w *writer) claimFormat(ctx context.Context) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()

@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// The store says in which form KSR writes, before anything is written so.
 func TestFormatIsWrittenFirst(t *testing.T) {
 	s := memory.New()
 	r := reflect(t, s)
@@ -23,7 +22,7 @@ func TestFormatIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// What a newer version has written in another form stays as it is, and the status says what to do.
+// Data in a newer format are not changed, and the status contains advice.
 func TestStoreOfANewerVersionIsLeftAlone(t *testing.T) {
 	s := memory.New()
 	put(t, s, "contiv-ksr/format", `{"number":99}`)

@@ -18,15 +18,14 @@ type Report struct {
 	Version   string      `json:"version"`
 	StartTime time.Time   `json:"startTime"`
 	Store     StoreStatus `json:"store"`
-	// Objects is the number that the source reported; SourceComplete as in Changes.
+	// Objects is the number of reported objects. SourceComplete as in Changes.
 	Objects        int  `json:"objects"`
 	SourceComplete bool `json:"sourceComplete"`
-	// SourceProblems lists objects that the source could not read or understand, and objects that cannot
-	// be reflected.
+	// SourceProblems lists unreadable or invalid objects, and objects that cannot be reflected.
 	SourceProblems []string `json:"sourceProblems,omitempty"`
 }
 
-// Metrics are those of the reflectors, with the label node, and of the process.
+// Metrics returns the metrics of the reflectors, with the label node, and of the process.
 func (r *Reflector) Metrics() prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(r.opts.Instance, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -35,12 +34,12 @@ func (r *Reflector) Metrics() prometheus.Gatherer {
 
 // Handler serves
 //
-//	/stats      metrics of the reflectors for Prometheus; node is a label of all
+//	/stats      Prometheus metrics of the reflectors, with the label node
 //	/liveness   200 while the program works
-//	/readiness  503 until the store has held what the source reported, or
-//	            another instance sees to that and this one stands by, then 200
+//	/readiness  503 until the store has contained the reported objects once, or
+//	            until this instance is a standby; then 200
 //
-// An unreachable store makes neither of them fail.
+// They do not fail if the store is unreachable.
 func (r *Reflector) Handler() http.Handler {
 	report := func() Report {
 		out := Report{State: "OK", Version: r.opts.Version, StartTime: r.started, Store: r.Status(), SourceProblems: r.problems()}

@@ -18,7 +18,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Kind is the keyword of a reflected kind of objects, as in keys.
+// Kind is the keyword of a reflected kind in keys.
 type Kind string
 
 // The reflected kinds.
@@ -32,27 +32,26 @@ const (
 	ClusterPolicy Kind = dbresources.ClusterPolicy
 )
 
-// kind describes a kind to the reflector.
 type kind struct {
 	kind Kind
-	// apiVersion and name are those of manifests.
+	// apiVersion and name in manifests.
 	apiVersion, name string
 	clusterScoped    bool
 	// key of an object, without models.KSRPrefix.
 	key func(name, namespace string) string
-	// message returns an empty message; convert returns the message for an object, nil if the object is
+	// message returns an empty message. convert returns the message of an object, or nil if it is
 	// not reflected.
 	message func() proto.Message
 	convert func(Object) proto.Message
-	// object returns an empty object, is reports whether an object is of the kind, and trim returns an
+	// object returns an empty object. is reports whether an object is of the kind. trim returns an
 	// object with only the reflected fields.
 	object func() Object
 	is     func(Object) bool
 	trim   func(Object) Object
 }
 
-// kinds is in the order of writing: a pod's namespace, node and policies before the pod. Deletions
-// have the reverse order.
+// kinds in the order of writing: a pod's namespace, node and policies precede it. Deletions are in
+// reverse order.
 var kinds = []*kind{
 	describe[corev1.Namespace]("v1", "Namespace", kind{
 		kind: Namespace, clusterScoped: true, key: clusterKey(dbresources.NamespaceKey),
@@ -77,7 +76,6 @@ var kinds = []*kind{
 	}, new(endpointslice.EndpointSlice), convertEndpointSlice, trimEndpointSlice),
 }
 
-// objectOf is a pointer to a T that is an Object.
 type objectOf[T any] interface {
 	*T
 	Object
@@ -115,8 +113,7 @@ func (k Kind) lookup() *kind {
 	return nil
 }
 
-// NewObject returns an empty object of the kind, known in manifests by apiVersion and
-// kind; ok is false if it is not reflected.
+// NewObject returns an empty object of the kind in manifests. ok is false if it is not reflected.
 func NewObject(apiVersion, kind string) (o Object, ok bool) {
 	for _, k := range kinds {
 		if k.apiVersion == apiVersion && k.name == kind {
@@ -126,9 +123,8 @@ func NewObject(apiVersion, kind string) (o Object, ok bool) {
 	return nil, false
 }
 
-// Trim returns a shallow copy of the object without most of the fields that are not reflected, for
-// sources that keep objects. The copy is converted to the same value. Objects of other kinds are
-// returned unchanged.
+// Trim returns a shallow copy without most unreflected fields, for sources that keep objects. The
+// copy is converted to the same value. Objects of other kinds are returned unchanged.
 func Trim(o Object) Object {
 	if k := kindOf(o); k != nil {
 		return k.trim(o)
@@ -136,16 +132,16 @@ func Trim(o Object) Object {
 	return o
 }
 
-// ClusterScoped reports whether objects of the kind have no namespace.
+// ClusterScoped reports whether the kind has no namespace.
 func (k Kind) ClusterScoped() bool {
 	known := k.lookup()
 	return known != nil && known.clusterScoped
 }
 
-// KeyPrefix returns the common prefix of the kind's keys in the store.
+// KeyPrefix returns the prefix of the kind's keys in the store.
 func (k Kind) KeyPrefix() string { return models.KSRPrefix + "k8s/" + string(k) + "/" }
 
-// Key returns the key of the object in the store; empty for a kind that is not reflected.
+// Key returns the object's key in the store, or "" for a kind that is not reflected.
 func (r Ref) Key() string {
 	k := r.Kind.lookup()
 	if k == nil {
@@ -154,5 +150,4 @@ func (r Ref) Key() string {
 	return models.KSRPrefix + k.key(r.Name, r.Namespace)
 }
 
-// nodeOfKey returns the name of the node that a key of the kind Node is for.
 func nodeOfKey(key string) string { return strings.TrimPrefix(key, Node.KeyPrefix()) }

@@ -11,16 +11,15 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// allocatedIDs begins the keys under which agents claim node IDs.
 const allocatedIDs = models.KSRPrefix + dbresources.VppNodePrefix
 
-// removeNode removes the configuration and the status that the agent of a deleted node left in the store, and returns
-// the keys of its node IDs, which others may use when they are removed as well.
+// removeNode removes a deleted node's configuration and status. It returns the keys of its node
+// IDs, which may be reused once they are removed.
 func (w *writer) removeNode(ctx context.Context, name string) (ids []string, err error) {
 	ctx, cancel := w.call(ctx)
 	defer cancel()
 	prefix := models.NodePrefix(name)
-	if name != "" && !strings.Contains(name, "/") && prefix != models.KSRPrefix { // else the prefix could be that of others' data, even of ours
+	if name != "" && !strings.Contains(name, "/") && prefix != models.KSRPrefix { // otherwise the prefix could contain other owners' data, even ours
 		if err := w.store.DeletePrefix(ctx, prefix); err != nil {
 			return nil, fmt.Errorf("remove the configuration of node %s: %w", name, err)
 		}

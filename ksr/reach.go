@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Reach tracks whether a source can reach the place it reads from. The zero value is reachable.
+// Reach tracks whether a source is connected. The zero value is reachable.
 type Reach struct {
 	mu sync.Mutex
-	// lost is nil while the place is reachable.
+	// lost is the reason why the source is unreachable, or nil.
 	lost  error
 	since time.Time
-	// changed is closed by the next change; nil while nobody waits.
+	// changed is closed by the next change. It is nil without waiters.
 	changed chan struct{}
 }
 
-// ReachingSource is a Source that knows whether it can reach the place it reads from. Of several
-// instances, one with a reachable source writes to the store.
+// ReachingSource is a Source that reports its reachability. Of several instances, one with a
+// reachable source writes to the store.
 type ReachingSource interface {
 	Source
 	Reach() *Reach
 }
 
-// Note records the reason why the place is unreachable; nil: it is reachable.
+// Note records the reason why the source is unreachable, or nil.
 func (r *Reach) Note(lost error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,8 +37,8 @@ func (r *Reach) Note(lost error) {
 	}
 }
 
-// Lost returns since when the place has been unreachable, and why; nil if it is reachable. changed is
-// closed when that changes.
+// Lost returns the start and reason of unreachability, or nil. changed is closed on the next
+// change.
 func (r *Reach) Lost() (since time.Time, changed <-chan struct{}, lost error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

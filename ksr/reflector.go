@@ -16,32 +16,32 @@ import (
 type Options struct {
 	// Source of the objects. Required.
 	Source Source
-	// Store for the objects, or, if there are several instances, the Elector that decides which one
-	// writes. One of them is required; the caller closes it.
+	// Store for the objects or, with several instances, the Elector that selects the writer. One is
+	// required. The caller closes it.
 	Store   store.Broker
 	Elector Elector
-	// Alongside is further work of the instance that writes, until ctx ends; nil: none. The store is that
-	// of its term, see Elector.
+	// Alongside is further work of the writing instance, until ctx ends. The store is that term's;
+	// see Elector. May be nil.
 	Alongside func(ctx context.Context, s store.Broker) error
-	// Instance is the name of this instance, and Version that of the program, for people.
+	// Instance and Version are the names of this instance and of its version, for display.
 	Instance, Version string
-	// Problems returns what is wrong with the source; nil: it never has problems.
+	// Problems returns the problems of the source. May be nil.
 	Problems func() []string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
-	// RetryMin is the pause after the first failed resync; it doubles up to RetryMax. Default 100 ms and 1
-	// s.
+	// RetryMin is the delay after the first failed resync. It doubles up to RetryMax. Default 100
+	// ms and 1 s.
 	RetryMin, RetryMax time.Duration
-	// CheckInterval is the time between two checks that the store still has our data. Default 1 s.
+	// CheckInterval is the interval of checks that the store still contains our data. Default 1 s.
 	CheckInterval time.Duration
 	// CallTimeout bounds each call of the store. Default 5 s.
 	CallTimeout time.Duration
-	// LateAfter is how long after a failed call the store may still carry it out: all is compared once more
-	// then. A write that came after its retry had read the store would stay, even if the object has changed
-	// back since. Default 15 s.
+	// LateAfter is how long the store may still execute a failed call. Then everything is compared
+	// again: a write executed after its retry has read the store would stay even if the object has
+	// changed back. Default 15 s.
 	LateAfter time.Duration
-	// ResignAfter is how long the leader's source may be cut off, see Reach, before the leader makes way
-	// for another instance. Default 15 s.
+	// ResignAfter is how long the leader's source may be unreachable before the leader resigns in
+	// favour of another instance. Default 15 s.
 	ResignAfter time.Duration
 }
 
@@ -67,7 +67,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Reflector reflects the objects of a source into a store.
+// Reflector copies the objects of a source to a store.
 type Reflector struct {
 	opts   Options
 	log    *slog.Logger
@@ -78,27 +78,27 @@ type Reflector struct {
 	stats   map[Kind]*Stats
 	status  StoreStatus
 	started time.Time
-	// refused maps the objects that cannot be reflected to the reasons, and doubtful the reflected objects to the fields that
-	// cannot be read.
+	// refused maps objects that cannot be reflected to reasons. doubtful maps reflected objects to
+	// their unreadable fields.
 	refused, doubtful map[Ref]string
 }
 
-// StoreStatus is the state of the store compared with the source.
+// StoreStatus compares the store with the source.
 type StoreStatus struct {
-	// Synced: the store holds the objects that the source reported.
+	// Synced means that the store contains the reported objects.
 	Synced bool `json:"synced"`
-	// EverSynced: it has been synced at least once.
+	// EverSynced means that it was synced at least once.
 	EverSynced bool `json:"everSynced"`
 	// LastSync is the time of the last completed resync.
 	LastSync time.Time `json:"lastSync,omitzero"`
 	// Error is the reason why it is not synced.
 	Error string `json:"error,omitempty"`
-	// Role of this instance. EverStandby: it has been a standby that knew the objects at least once.
+	// Role of this instance. EverStandby means that it was a standby with objects at least once.
 	Role        Role `json:"role"`
 	EverStandby bool `json:"everStandby,omitempty"`
 }
 
-// New returns a reflector, which does nothing before Run.
+// New returns a reflector. Run starts it.
 func New(opts Options) *Reflector {
 	r := &Reflector{
 		opts: opts.withDefaults(), wanted: newWanted(), synced: make(chan struct{}),
@@ -131,10 +131,10 @@ func (r *Reflector) Run(ctx context.Context) error {
 	return err
 }
 
-// Synced is closed when the store holds the objects of the source for the first time.
+// Synced returns a channel that is closed after the first resync.
 func (r *Reflector) Synced() <-chan struct{} { return r.synced }
 
-// Status of the store.
+// Status returns the status of the store.
 func (r *Reflector) Status() StoreStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,14 +152,13 @@ func (r *Reflector) Stats() map[Kind]Stats {
 	return out
 }
 
-// count changes the counters of a kind.
 func (r *Reflector) count(k Kind, change func(*Stats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(r.stats[k])
 }
 
-// report handles changes that the source reports.
+// report handles changes of the source.
 func (r *Reflector) report(c Changes) {
 	set := make(map[string][]byte, len(c.Set))
 	var deleted []string
@@ -190,7 +189,7 @@ func (r *Reflector) report(c Changes) {
 	r.wanted.change(set, deleted, c.Complete)
 }
 
-// convert returns the value that the store should hold; nil if it should hold none.
+// convert returns the object's value in the store, or nil if it has none.
 func convert(o Object) ([]byte, error) {
 	msg := kindOf(o).convert(o)
 	if msg == nil {
@@ -203,8 +202,7 @@ func convert(o Object) ([]byte, error) {
 	return data, err
 }
 
-// setSynced records the result of the reflector's work; nil: the store holds the objects that the
-// source reported.
+// setSynced records the result of a write. nil: the store contains the reported objects.
 func (r *Reflector) setSynced(err error, resynced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

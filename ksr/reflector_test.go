@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a source that reports what the test tells it to.
+// script is a source with reports from the test.
 type script chan Changes
 
 func (s script) Run(ctx context.Context, report func(Changes)) error {
@@ -43,13 +43,12 @@ func (s script) Run(ctx context.Context, report func(Changes)) error {
 
 func (s script) report(objects ...Object) { s <- Changes{Set: objects, Complete: true} }
 
-// reflecting is a reflector at work.
 type reflecting struct {
 	*Reflector
 	t      *testing.T
 	store  store.Watchable
 	source script
-	wrong  atomic.Value // []string: what is wrong with the source
+	wrong  atomic.Value // []string: problems of the source
 }
 
 func (r *reflecting) sourceProblems() []string { return r.wrong.Load().([]string) }
@@ -59,7 +58,7 @@ func reflect(t *testing.T, s store.Watchable) *reflecting {
 	return reflectChecking(t, s, 10*time.Millisecond)
 }
 
-// reflectChecking checks the store in an interval.
+// reflectChecking runs a reflector with the interval of store checks.
 func reflectChecking(t *testing.T, s store.Watchable, interval time.Duration) *reflecting {
 	t.Helper()
 	r := &reflecting{t: t, store: s, source: make(script)}
@@ -81,8 +80,8 @@ func reflectChecking(t *testing.T, s store.Watchable, interval time.Duration) *r
 	return r
 }
 
-// await waits until the keys of the store, without the statistics, the format and the common prefix, are the given
-// ones. It follows the store's changes, beginning anew after outages.
+// await waits until the store has the keys, except statistics, format and the common prefix. It
+// watches the store and restarts after outages.
 func await(t *testing.T, s store.Watchable, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -200,7 +199,7 @@ func TestOnlyRealChangesAreWritten(t *testing.T) {
 	r.source.report(changed)
 	r.source.report(newPod("b"))
 	await(t, s, keyA, keyB)
-	awaitStatus(t, r, func(StoreStatus) bool { return r.Stats()[Pod].Adds == 2 }) // counted after the store has it
+	awaitStatus(t, r, func(StoreStatus) bool { return r.Stats()[Pod].Adds == 2 }) // counted after the write
 	if got := r.Stats()[Pod]; got.Updates != 0 {
 		t.Errorf("statistics: %+v", got)
 	}
@@ -216,7 +215,7 @@ func TestIncompleteSourceSweepsNothingUntilItIsComplete(t *testing.T) {
 	<-r.Synced()
 	await(t, s, keyA, keyB, nodeN1, "contiv-ksr/allocatedIDs/1")
 
-	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}} // what is known to be gone is deleted nevertheless
+	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}} // a known deletion is still applied
 	await(t, s, keyB, nodeN1, "contiv-ksr/allocatedIDs/1")
 
 	r.source <- Changes{Complete: true}
@@ -234,7 +233,7 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 			put(t, s, "contiv-ksr/k8s/nodeconfig/n1", `{}`)
 			put(t, s, "n10/config/vpp/v2/interfaces/tap", `{}`)
 			rest := []string{"contiv-ksr/allocatedIDs/2", "contiv-ksr/allocatedIDs/3", "n10/config/vpp/v2/interfaces/tap", "contiv-ksr/k8s/node/n10",
-				"contiv-ksr/k8s/nodeconfig/n1"} // the custom resource is still there
+				"contiv-ksr/k8s/nodeconfig/n1"} // the custom resource still exists
 
 			const id = "contiv-ksr/allocatedIDs/1"
 			changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+id, models.AgentPrefix+nodeN1)
@@ -259,7 +258,7 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 					}
 				}
 			}
-			// A node without ID would be given one, and its agent would put the ID back.
+			// A node without an ID would get a new one, and its agent would restore the ID.
 			if want := []string{nodeN1, id}; !slices.Equal(deleted, want) {
 				t.Errorf("at first, %q are deleted, want %q", deleted, want)
 			}
@@ -267,8 +266,7 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 	}
 }
 
-// What the CRD controller and the agents write is never below a prefix that KSR
-// sweeps.
+// The CRD controller and the agents never write below a swept prefix.
 func TestPrefixesOfOthersAreNotSwept(t *testing.T) {
 	for _, r := range dbresources.All() {
 		for _, k := range kinds {
@@ -282,7 +280,7 @@ func TestPrefixesOfOthersAreNotSwept(t *testing.T) {
 	}
 }
 
-// A key that names no node must not cost anybody his data.
+// A key without a node name must not delete other data.
 func TestSweepOfOddNodeKeysDeletesNothingElse(t *testing.T) {
 	s := memory.New()
 	put(t, s, "contiv-ksr/k8s/node/contiv-ksr", `{}`)
@@ -336,8 +334,8 @@ func TestWipedStoreIsWrittenAnew(t *testing.T) {
 	await(t, s, keyA, nodeN1)
 }
 
-// What KSR writes last is there before the first check of the store: a store that was wiped before
-// that check would be taken for the one that was filled.
+// The resync ends with KSR's last key. Otherwise a store wiped before the first check would look
+// filled.
 func TestStoreIsMarkedWithTheResync(t *testing.T) {
 	s := memory.New()
 	r := reflectChecking(t, s, time.Hour)
@@ -346,7 +344,7 @@ func TestStoreIsMarkedWithTheResync(t *testing.T) {
 	awaitGauges(t, s)
 }
 
-// A restored backup has our key, but an older revision.
+// A restored backup has our key but an older revision.
 func TestStoreThatWentBackIsWrittenAnew(t *testing.T) {
 	d := watchdog{}
 	for _, seen := range []struct {
@@ -440,7 +438,6 @@ func get(t *testing.T, r *reflecting, path string, status int) string {
 	return w.Body.String()
 }
 
-// awaitStatus polls, since the status is no event.
 func awaitStatus(t *testing.T, r *reflecting, ok func(StoreStatus) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -451,7 +448,7 @@ func awaitStatus(t *testing.T, r *reflecting, ok func(StoreStatus) bool) {
 	t.Fatalf("status: %+v", r.Status())
 }
 
-// awaitGauges waits until the statistics in the store are the present ones.
+// awaitGauges waits for current statistics in the store.
 func awaitGauges(t *testing.T, s store.Watchable) store.KV {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// resync reads the store and makes it hold the wanted values: mark and sweep. It stops at the first
-// error.
+// resync reads the store and writes the wanted values: mark and sweep. It stops at the first error.
 func (w *writer) resync(ctx context.Context) error {
 	if !w.wanted.hasReport() {
 		return nil
@@ -35,7 +34,7 @@ func (w *writer) resync(ctx context.Context) error {
 	w.complete = todo.complete
 	w.setSynced(nil, true)
 	w.logResync(before, len(todo.values), todo.complete)
-	// At once: the next check of the store, in a while, has to know what was written.
+	// The next check must know what was written.
 	if err := w.checkStore(ctx); err != nil {
 		w.stored = nil
 		return err
@@ -43,7 +42,6 @@ func (w *writer) resync(ctx context.Context) error {
 	return nil
 }
 
-// list adds the store's values of a kind to stored.
 func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()
@@ -57,8 +55,7 @@ func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) er
 	return nil
 }
 
-// writeAll writes the wanted values and deletes all others, the latter only if the source sees
-// everything.
+// writeAll writes the wanted values. If the source is complete, it deletes all others.
 func (w *writer) writeAll(ctx context.Context, todo work) error {
 	if todo.complete {
 		todo.keys = slices.Collect(maps.Keys(w.stored))
@@ -78,7 +75,6 @@ func (w *writer) writeAll(ctx context.Context, todo work) error {
 	return nil
 }
 
-// countResErrors counts a resync that failed for all kinds.
 func (w *writer) countResErrors() {
 	for _, k := range kinds {
 		w.count(k.kind, func(s *Stats) { s.ResErrors++ })

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is a Kubernetes object of a reflected kind: *corev1.Namespace, Node, Pod
-// or Service, *networkingv1.NetworkPolicy, *clusternetworkpolicy.ClusterNetworkPolicy or
-// *discoveryv1.EndpointSlice. It must not be changed after it has been reported.
+// Object is a Kubernetes object of a reflected kind: *corev1.Namespace, Node, Pod or Service,
+// *networkingv1.NetworkPolicy, *clusternetworkpolicy.ClusterNetworkPolicy or
+// *discoveryv1.EndpointSlice. It must not be changed after it was reported.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -29,8 +29,7 @@ func (r Ref) String() string {
 	return string(r.Kind) + " " + r.Namespace + "/" + r.Name
 }
 
-// RefOf returns the identity of an object; ok is false for objects of kinds that
-// are not reflected.
+// RefOf returns the identity of an object. ok is false for kinds that are not reflected.
 func RefOf(o Object) (ref Ref, ok bool) {
 	k := kindOf(o)
 	if k == nil {
@@ -45,20 +44,19 @@ func RefOf(o Object) (ref Ref, ok bool) {
 
 // Changes is one report of a source.
 type Changes struct {
-	// Set has objects that are new, or may have changed.
+	// Set holds new or possibly changed objects.
 	Set []Object
-	// Deleted has objects that no longer exist.
+	// Deleted holds objects that no longer exist.
 	Deleted []Ref
-	// Complete reports whether the reports so far, including this one, contain all existing objects. While
-	// a source is incomplete, nothing is swept from the store, since objects that the source does not see
-	// may still exist.
+	// Complete reports whether all reports so far contain all existing objects. Otherwise nothing
+	// is swept from the store, because unreported objects may still exist.
 	Complete bool
 }
 
-// Source delivers Kubernetes objects.
+// Source reports Kubernetes objects.
 type Source interface {
-	// Run reports all objects, and then changes, until ctx ends; it then returns nil. An error means that
-	// the source cannot continue. report must be called by one goroutine at a time; it does not wait for
-	// the store.
+	// Run reports all objects, and then changes, until ctx ends, and then returns nil. An error
+	// means that the source cannot continue. Only one goroutine at a time may call report, which
+	// does not wait for the store.
 	Run(ctx context.Context, report func(Changes)) error
 }

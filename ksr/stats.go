@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Stats has counters of one kind's reflector since its start.
+// Stats holds the counters of a kind since the start.
 type Stats struct {
 	Adds, Updates, Deletes, Resyncs            int64
 	AddErrors, UpdErrors, DelErrors, ResErrors int64
@@ -12,7 +12,7 @@ type Stats struct {
 	ArgErrors int64
 }
 
-// gauges are the metrics, in the order in which /stats describes them.
+// gauges are the metrics in the order of /stats.
 var gauges = []struct {
 	name, help string
 	value      func(*Stats) int64
@@ -28,7 +28,6 @@ var gauges = []struct {
 	{"argErrors", "Objects that could not be reflected.", func(s *Stats) int64 { return s.ArgErrors }},
 }
 
-// collector is a prometheus.Collector of the statistics of all kinds, and of the reflector's state.
 type collector struct {
 	reflector                 *Reflector
 	descs                     []*prometheus.Desc

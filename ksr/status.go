@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/health/published"
 )
 
-// refuse records the reason why an object cannot be reflected; nil: it can.
+// refuse records the reason why an object cannot be reflected, or nil.
 func (r *Reflector) refuse(ref Ref, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -23,7 +23,7 @@ func (r *Reflector) refuse(ref Ref, why error) {
 	r.refused[ref] = why.Error()
 }
 
-// doubt records the fields of a reflected object that cannot be read, and logs them when they change.
+// doubt records the unreadable fields of a reflected object and logs changes.
 func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
 	text := ""
 	if reflected {
@@ -40,7 +40,7 @@ func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
 	}
 }
 
-// problems returns the problems of the source, the objects that cannot be reflected, and those with fields that cannot be read.
+// problems returns the problems of the source and of objects.
 func (r *Reflector) problems() []string {
 	var list []string
 	if r.opts.Problems != nil {
@@ -61,8 +61,8 @@ func sortedRefs(of map[Ref]string) []Ref {
 	return slices.SortedFunc(maps.Keys(of), func(a, b Ref) int { return cmp.Compare(a.String(), b.String()) })
 }
 
-// publishStatus writes KSR's state to the store when it changes, and at least every
-// published.Heartbeat, so that others notice when KSR is gone.
+// publishStatus writes KSR's status on changes and at least every published.Heartbeat, so that a
+// dead KSR is noticed.
 func (w *writer) publishStatus(ctx context.Context) error {
 	problems := w.problems()
 	first := min(len(problems), published.MaxProblems)

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// awaitKSR waits until what is published of KSR is as it should be.
 func awaitKSR(t *testing.T, s *memory.Store, ok func(published.KSR) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -48,7 +47,7 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report()
 	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
 
-	// An object that is too large to be reflected, until it is changed.
+	// An object too large to be reflected until it changes.
 	large := newPod("large")
 	large.Annotations = map[string]string{"contivpp.io/x": strings.Repeat("x", maxValue)}
 	r.source.report(large)
@@ -58,7 +57,7 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report(newPod("large"))
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
 
-	// An object with texts that are no addresses is reflected without regard to them, until it is changed or deleted.
+	// Invalid addresses in an object are skipped until it changes.
 	odd := newPod("odd")
 	odd.Status.PodIP = "10.1.1.300"
 	r.source.report(odd)
@@ -68,7 +67,7 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report(newPod("odd"))
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
 
-	// The first ones stand for many.
+	// Only the first ones are named.
 	var many []string
 	for i := range published.MaxProblems + 3 {
 		many = append(many, fmt.Sprintf("%d.yaml: is empty", i))
@@ -76,7 +75,7 @@ func TestStatusIsPublished(t *testing.T) {
 	r.wrong.Store(many)
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == published.MaxProblems && p.More == 3 })
 
-	// A store that lost it gets it again.
+	// A store that lost the status gets it again.
 	s.Wipe()
 	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
 }

@@ -12,11 +12,11 @@ import (
 // sourcesAnnotation of a pod lists addresses, separated by commas.
 const sourcesAnnotation = annotationPrefix + "/allowed-sources"
 
-// maxUnreadable bounds how many texts of one object are named.
+// maxUnreadable limits the named texts of an object.
 const maxUnreadable = 3
 
-// unreadable names the fields of an object that should hold an address or a network and do not, with the reason. The object is
-// reflected without regard to them: agents leave them out. Agents report the fields of policies, of which more can be wrong.
+// unreadable names the fields with invalid addresses or networks, with reasons. Agents skip these
+// fields. It omits policies, whose fields agents report.
 func unreadable(o Object) string {
 	var f fields
 	switch o := o.(type) {
@@ -35,7 +35,6 @@ func unreadable(o Object) string {
 	return strings.Join(f.texts, "; ")
 }
 
-// fields collects the fields that cannot be read.
 type fields struct {
 	texts []string
 	count int
@@ -50,7 +49,7 @@ func (f *fields) add(name string, err error) {
 	}
 }
 
-// addr checks an address; an empty text is none.
+// addr checks an address. An empty text is valid.
 func (f *fields) addr(name, text string) {
 	if text != "" {
 		_, err := kubeaddr.ParseAddr(text)

@@ -5,20 +5,17 @@ import (
 	"sync"
 )
 
-// wanted is the state that the store should have. The source changes it, the
-// reflector takes the changes; neither waits for the other, and changes of a
-// key that follow each other closely become one. So what waits is bounded by the
-// number of objects, however slow the store is.
+// wanted is the desired state of the store. The source changes it, the reflector takes changes, and
+// neither waits for the other. Successive changes of a key are merged, so its size is bounded by
+// the number of objects.
 type wanted struct {
-	mu sync.Mutex
-	// values by key.
+	mu     sync.Mutex
 	values map[string][]byte
-	// changed has the keys that changed since the last take; nil while changes are not tracked, and the
-	// next take is takeAll.
+	// changed holds the keys changed since the last take. It is nil before takeAll.
 	changed map[string]bool
 	// complete: see Changes.
 	complete bool
-	// wake has a token while there is something to take.
+	// wake has a token while there are changes.
 	wake chan struct{}
 	// reported is closed by the first report of the source.
 	reported chan struct{}
@@ -29,17 +26,15 @@ func newWanted() *wanted {
 	return &wanted{values: make(map[string][]byte), wake: make(chan struct{}, 1), reported: make(chan struct{})}
 }
 
-// work is what the reflector takes from the wanted state at a time.
+// work is one portion of changes for the reflector.
 type work struct {
-	// values of the changed keys, or of all keys; a changed key without a value
-	// is to be deleted.
+	// values of the changed keys, or of all keys. A changed key without a value is to be deleted.
 	values map[string][]byte
 	keys   []string
 
 	complete bool
 }
 
-// takeChanges returns the changes since the last take.
 func (w *wanted) takeChanges() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +49,7 @@ func (w *wanted) takeChanges() work {
 	return out
 }
 
-// takeAll returns the whole state, and begins to track changes for takeChanges.
+// takeAll returns the whole state and starts tracking changes for takeChanges.
 func (w *wanted) takeAll() work {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,14 +57,13 @@ func (w *wanted) takeAll() work {
 	return work{values: maps.Clone(w.values), complete: w.complete}
 }
 
-// forget stops tracking changes until the next takeAll.
+// forget stops tracking changes until takeAll.
 func (w *wanted) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changed = nil
 }
 
-// change applies changes that the source reports.
 func (w *wanted) change(set map[string][]byte, deleted []string, complete bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +98,6 @@ func (w *wanted) hasReport() bool {
 	}
 }
 
-// count returns the number of objects.
 func (w *wanted) count() (n int, complete bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// GaugesKey holds the statistics of KSR in the store, as JSON of GaugesValue. It is written only after
-// everything that the source reports at its start.
+// GaugesKey holds KSR's statistics in the store, as a GaugesValue in JSON. It is written after the
+// source's initial objects.
 const GaugesKey = models.KSRPrefix + dbresources.ReflectedKey
 
 // GaugesValue is the value of GaugesKey.
@@ -25,22 +25,21 @@ type GaugesValue struct {
 	EndpointsStats Stats `json:"endpointsStats"` // of endpoint slices
 }
 
-// errDataLost is wrapped if the store turns out to be another one, or an earlier state of the one that
-// we wrote to.
+// errDataLost is wrapped if the store was replaced or restored to an earlier state.
 var errDataLost = errors.New("store lost data")
 
-// watchdog detects that the store lost data without an outage that we noticed: our own key GaugesKey
-// is missing, or revisions went backwards.
+// watchdog detects that the store lost data without an outage: GaugesKey is missing, or revisions
+// decreased.
 type watchdog struct {
 	written  bool
 	last     GaugesValue
 	key, all int64 // highest revisions seen, of the key and of the store
 }
 
-// reset forgets everything; a resync follows.
+// reset prepares for a resync.
 func (d *watchdog) reset() { *d = watchdog{} }
 
-// check compares the store's state of GaugesKey with the previous one.
+// check compares GaugesKey with its previous state.
 func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	switch {
 	case d.written && !found:
@@ -57,7 +56,7 @@ func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	return nil
 }
 
-// checkStore checks the store for lost data, and then publishes the statistics there if they changed.
+// checkStore checks the store for lost data and publishes changed statistics.
 func (w *writer) checkStore(ctx context.Context) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()

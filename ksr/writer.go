@@ -12,15 +12,14 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// writer makes the store hold the wanted values. It is used by one goroutine only, and, if there are
-// several instances, for one term of leadership.
+// writer writes the wanted values to the store. Only one goroutine uses it, for one term of
+// leadership.
 type writer struct {
 	*Reflector
 	store store.Broker
-	// stored has the store's values below the prefixes of our kinds, nil if unknown: the next step is then
-	// a resync.
+	// stored holds the store's values of our kinds, or nil if unknown, which causes a resync.
 	stored map[string][]byte
-	// complete is Changes.Complete as of the last resync.
+	// complete is Changes.Complete at the last resync.
 	complete bool
 	backoff  time.Duration
 	watchdog watchdog
@@ -32,7 +31,7 @@ func newWriter(r *Reflector, s store.Broker) *writer {
 	return &writer{Reflector: r, store: s, backoff: r.opts.RetryMin}
 }
 
-// run works until ctx ends, and returns nil, or until the store reports that another instance leads.
+// run works until ctx ends, and then returns nil, or until another instance leads.
 func (w *writer) run(ctx context.Context) error {
 	defer w.unknown()
 	check := time.NewTicker(w.opts.CheckInterval)
@@ -100,7 +99,7 @@ func (w *writer) step(ctx context.Context) error {
 	}
 	todo := w.wanted.takeChanges()
 	if todo.complete && !w.complete {
-		return w.resync(ctx) // now it can sweep, too
+		return w.resync(ctx) // the source is now complete: sweep
 	}
 	w.complete = todo.complete
 	if err := w.write(ctx, todo); err != nil {
@@ -110,7 +109,6 @@ func (w *writer) step(ctx context.Context) error {
 	return nil
 }
 
-// write writes the values of the given keys.
 func (w *writer) write(ctx context.Context, todo work) error {
 	b := batch{writer: w}
 	keys := slices.Sorted(slices.Values(todo.keys))
@@ -135,7 +133,7 @@ func (w *writer) write(ctx context.Context, todo work) error {
 	return b.flush(ctx)
 }
 
-// keysOf returns the keys that belong to the kind; keys must be sorted.
+// keysOf returns the keys of the kind. keys must be sorted.
 func keysOf(k *kind, keys []string) []string {
 	prefix := k.kind.KeyPrefix()
 	from, _ := slices.BinarySearch(keys, prefix)
@@ -151,7 +149,6 @@ func (w *writer) call(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, w.opts.CallTimeout)
 }
 
-// errWrite adds the operation to an error.
 func errWrite(changes []store.Change, err error) error {
 	if len(changes) == 1 {
 		return fmt.Errorf("write %s: %w", changes[0].Key, err)

@@ -1,5 +1,5 @@
-// Package access controls who may read and write which keys in etcd: it manages etcd's users and
-// roles, one of each for every node and for every other holder of a certificate.
+// Package access controls access to keys in etcd. It manages etcd's users and roles, one of each
+// per node and per other holder of a certificate.
 //
 //	etcd k8s/node/<node> ──────────┐
 //	etcd allocatedIDs/<id> ────────┼──> wanted users ──difference──> etcd's users and roles
@@ -9,9 +9,9 @@
 // The user is the common name of the certificate (package pki):
 //
 //	root           everything: KSR itself
-//	node:<node>    reads what is reflected; writes /vnf-agent/<node>/ and its own ID
+//	node:<node>    reads the reflected keys; writes /vnf-agent/<node>/ and its own ID
 //	client:<name>  reads the list of nodes; writes /vnf-agent/<node>/ of its nodes
 //
-// Without such roles, agents choose their IDs themselves. With them, the ID exists before the agent
-// may read anything, and the agent takes it for one from an earlier run.
+// Without roles, agents choose their own IDs. With roles, the ID exists before the agent may read
+// anything, and the agent regards it as its ID from an earlier run.
 package access

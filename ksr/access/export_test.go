@@ -7,11 +7,11 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Reconcile is a step of Run, after a change.
+// Reconcile is the step of Run after a change.
 func (k *Keeper) Reconcile(ctx context.Context, ids store.Broker) error { return k.reconcile(ctx, ids) }
 
-// Forget is a step of Run, after a failure.
+// Forget is the step of Run after a failure.
 func (k *Keeper) Forget() { k.forget() }
 
-// SetLateAfter is to be called before Run.
+// SetLateAfter must be called before Run.
 func (k *Keeper) SetLateAfter(d time.Duration) { k.lateAfter = d }

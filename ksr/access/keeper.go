@@ -32,32 +32,31 @@ type Keeper struct {
 	auth clientv3.Auth
 	log  *slog.Logger
 
-	// kept has the users as they are in etcd; nil if unknown.
+	// kept holds the users in etcd, or nil if unknown.
 	kept map[string][]permission
-	// released has the IDs of nodes that left, which get them again when they come back, unless
-	// another node has them by then.
+	// released holds the IDs of former nodes. A node that returns gets its ID back unless another
+	// node has it.
 	released map[string]uint32
-	// lost has the IDs of nodes that had one when etcd could last be read. Nodes that an etcd
-	// without its data lacks get them again, and no other node does: the addresses of their pods
-	// follow from them.
+	// lost holds the IDs of nodes at the last read of etcd. If etcd loses its data, these nodes get
+	// their IDs back, because the addresses of their pods depend on them.
 	lost map[string]uint32
-	// revision of etcd when it was last read.
+	// revision of etcd at the last read.
 	revision int64
-	// failed is when a call of etcd last failed; zero: the users have been read since lateAfter that, when etcd could no
-	// longer carry the call out.
+	// failed is the time of the last failed call of etcd, which etcd may still execute until
+	// lateAfter. It is zero once the users have been read after that.
 	failed    time.Time
 	lateAfter time.Duration
-	// problems that there are, which have been logged.
+	// problems are the current, logged problems.
 	problems map[string]bool
 }
 
-// New returns a keeper for an etcd in which we are root.
+// New returns a keeper for an etcd that it accesses as root.
 func New(s *etcd.Store, log *slog.Logger) *Keeper {
 	return &Keeper{etcd: s, auth: s.Client(), log: log, lateAfter: 15 * time.Second, released: make(map[string]uint32), lost: make(map[string]uint32), problems: make(map[string]bool)}
 }
 
-// Run manages users and roles until ctx ends, or until ids reports that another instance writes. IDs
-// are assigned through ids, by one instance at a time. It retries after failures of etcd.
+// Run manages users and roles until ctx ends, or until ids reports that another instance writes.
+// One instance at a time assigns IDs through ids. It retries after failures of etcd.
 func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 	wait := retryMin
 	for {
@@ -77,7 +76,7 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 	}
 }
 
-// forget has the users read again, since etcd may have lost them.
+// forget makes the next step read the users again, because etcd may have lost them.
 func (k *Keeper) forget() {
 	for user, permissions := range k.kept {
 		name, isNode := strings.CutPrefix(user, NodeUser)
@@ -88,7 +87,6 @@ func (k *Keeper) forget() {
 	k.kept = nil
 }
 
-// follow updates the users after each change.
 func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -116,8 +114,8 @@ func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) erro
 	}
 }
 
-// late returns a channel that receives when etcd no longer carries out calls that failed, and the users have to be read again,
-// since nobody is told of their changes. It is nil if that has been done.
+// late returns a channel that fires once etcd can no longer execute failed calls. Then the users
+// must be read again, because they have no watch. It returns nil if that is done.
 func (k *Keeper) late() <-chan time.Time {
 	if k.failed.IsZero() {
 		return nil
@@ -125,7 +123,6 @@ func (k *Keeper) late() <-chan time.Time {
 	return time.After(time.Until(k.failed.Add(k.lateAfter)))
 }
 
-// addUser adds a user with the role of the same name.
 func (k *Keeper) addUser(ctx context.Context, name string) error {
 	err := call(ctx, func(ctx context.Context) (*clientv3.AuthUserAddResponse, error) {
 		return k.auth.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
@@ -142,7 +139,7 @@ func (k *Keeper) addUser(ctx context.Context, name string) error {
 	return nil
 }
 
-// call bounds a call of etcd: there are as many as a user has permissions.
+// call bounds one call of etcd. Each permission of a user needs one.
 func call[R any](ctx context.Context, f func(context.Context) (R, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -150,7 +147,6 @@ func call[R any](ctx context.Context, f func(context.Context) (R, error)) error 
 	return err
 }
 
-// reconcile creates, changes and removes users as nodes and clients require.
 func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 	if k.kept == nil {
 		kept, err := k.read(ctx)
@@ -177,7 +173,7 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 		k.log.Info("etcd does not know this user any more", "user", user)
 	}
 	for user, permissions := range wanted {
-		slices.SortFunc(permissions, compare) // as etcd lists them
+		slices.SortFunc(permissions, compare) // the order of etcd
 		have, ok := k.kept[user]
 		if ok && slices.Equal(have, permissions) {
 			continue
@@ -191,7 +187,6 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 	return nil
 }
 
-// release records the ID of a node that leaves.
 func (k *Keeper) release(name string, had []permission) {
 	if id, ok := idOf(had); ok {
 		k.released[name] = id
@@ -199,7 +194,7 @@ func (k *Keeper) release(name string, had []permission) {
 	delete(k.lost, name)
 }
 
-// idOf returns the ID that a node with these permissions has.
+// idOf returns the ID of a node with these permissions.
 func idOf(permissions []permission) (uint32, bool) {
 	for _, p := range permissions {
 		if id, ok := parseID(p.key); ok {
@@ -209,9 +204,8 @@ func idOf(permissions []permission) (uint32, bool) {
 	return 0, false
 }
 
-// wanted returns the wanted users with their permissions.
 func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]permission, error) {
-	records, err := k.records(ctx) // before the nodes: a node gets its ID after it is there
+	records, err := k.records(ctx) // before the nodes: a node gets its ID after it exists
 	if err != nil {
 		return nil, err
 	}
@@ -267,14 +261,15 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 	return wanted, nil
 }
 
-// forgetReleased forgets the IDs of nodes that left which others have now. So there is one at most for each ID.
+// forgetReleased forgets released IDs that another node has, so that each ID is released at most
+// once.
 func (k *Keeper) forgetReleased(given identities) {
 	for name, id := range given.of {
 		maps.DeleteFunc(k.released, func(left string, had uint32) bool { return had == id && left != name })
 	}
 }
 
-// problem adds a bad record to those that there are now, and logs it once.
+// problem adds a bad record to the current problems and logs a new one.
 func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	text := what + ": " + err.Error()
 	now[text] = true
@@ -284,14 +279,14 @@ func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	}
 }
 
-// identities has the IDs in use.
+// identities holds the IDs in use.
 type identities struct {
-	of   map[string]uint32 // the lowest of each node
+	of   map[string]uint32 // the lowest ID of each node
 	used map[uint32]bool
 }
 
-// list returns what is below the prefix. It fails when etcd has lost its data since it was last read: nodes that it lacks have not left,
-// and have to get their IDs again.
+// list returns the keys with the prefix. It fails if etcd has lost its data since the last read:
+// the missing nodes have not left, and must get their IDs back.
 func (k *Keeper) list(ctx context.Context, prefix string) ([]store.KV, error) {
 	kvs, revision, err := k.etcd.List(ctx, prefix)
 	if err != nil {
@@ -319,8 +314,8 @@ func (k *Keeper) records(ctx context.Context) (map[uint32][]byte, error) {
 	return records, nil
 }
 
-// mend puts the record of a node right that says something else than that the node has the ID. Only the node can
-// have written that: with the name of another node, to have its ID; without a name, to get one more ID.
+// mend repairs a record that does not contain the owner of its ID. Only the node itself can have
+// written it: with another node's name to get that node's ID, or without a name to get one more ID.
 func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32][]byte, name string) error {
 	for _, p := range k.kept[NodeUser+name] {
 		id, isID := parseID(p.key)
@@ -333,7 +328,7 @@ func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32]
 			return err
 		}
 		k.log.Warn("the record of a node says that its ID is not its own: it is mended", "node", name, "id", id, "record", string(record))
-		if _, err := ids.CompareAndSwap(ctx, idKey(id), record, right); err != nil { // not swapped: it changed again, and we are told
+		if _, err := ids.CompareAndSwap(ctx, idKey(id), record, right); err != nil { // otherwise it changed again, and a watch event follows
 			return fmt.Errorf("mend the record of node %s: %w", name, err)
 		}
 		records[id] = right
@@ -341,8 +336,8 @@ func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32]
 	return nil
 }
 
-// sweep removes the records of nodes that are not there: other nodes would keep tunnels and routes to them. KSR removes them with the
-// node, but an ID that was given meanwhile outlives it.
+// sweep removes the records of missing nodes, to which other nodes would keep tunnels and routes.
+// KSR removes the record with its node, but not an ID assigned meanwhile.
 func (k *Keeper) sweep(ctx context.Context, ids store.Broker, records map[uint32][]byte, nodes []store.KV) error {
 	exists := make(map[string]bool, len(nodes))
 	for _, kv := range nodes {
@@ -357,7 +352,7 @@ func (k *Keeper) sweep(ctx context.Context, ids store.Broker, records map[uint32
 		if err != nil {
 			return fmt.Errorf("free the ID %d of node %s, which has left: %w", id, name, err)
 		}
-		if removed { // if not, it has changed, and we are told
+		if removed { // otherwise it changed, and a watch event follows
 			delete(records, id)
 			k.log.Info("node is not there: its ID is free", "node", name, "id", id)
 		}
@@ -377,7 +372,7 @@ func identitiesOf(records map[uint32][]byte) identities {
 	return i
 }
 
-// ownerOf returns what a record says, which may be nothing.
+// ownerOf decodes a record. It may be empty.
 func ownerOf(record []byte) *vppnode.VppNode {
 	owner := &vppnode.VppNode{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(record, owner); err != nil {
@@ -386,7 +381,7 @@ func ownerOf(record []byte) *vppnode.VppNode {
 	return owner
 }
 
-// recordOf returns the record of a node of which no more is known.
+// recordOf returns the record of a node without addresses.
 func recordOf(name string, id uint32) ([]byte, error) {
 	data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
 	if err != nil {
@@ -395,7 +390,7 @@ func recordOf(name string, id uint32) ([]byte, error) {
 	return data, nil
 }
 
-// give claims the ID that the node had before, else the first free one.
+// give claims the previous ID of the node, or the first free one.
 func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
 	try := func(id uint32) (bool, error) {
 		data, err := recordOf(name, id)
@@ -433,9 +428,9 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 	}
 }
 
-// read returns the users that this package manages. A user without its role has no permissions.
+// read returns the managed users. A user without its role has no permissions.
 func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // two calls for each user
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // two calls per user
 	defer cancel()
 	users, err := k.auth.UserList(ctx)
 	if err != nil {
@@ -476,9 +471,9 @@ func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
 
 func compare(a, b permission) int { return strings.Compare(a.key, b.key) }
 
-// set gives a user these permissions and no others.
+// set replaces the permissions of a user.
 func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission) error {
-	if len(have) == 0 { // a set or remove that was interrupted may have left a role, with any permissions
+	if len(have) == 0 { // an interrupted set or remove may have left a role with any permissions
 		if err := k.deleteRole(ctx, user); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// cluster is an etcd that asks for certificates, and a keeper of its users.
+// cluster is an etcd with authentication and a keeper of its users.
 type cluster struct {
 	t         *testing.T
 	authority *pki.Authority
@@ -47,7 +47,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// newServer returns a cluster whose users nobody keeps.
+// newServer returns a cluster without a keeper.
 func newServer(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
@@ -79,10 +79,9 @@ func newServer(t *testing.T) *cluster {
 	return c
 }
 
-// keep starts the keeper.
 func (c *cluster) keep() { c.keepThrough(c.root) }
 
-// keepThrough starts the keeper; it writes IDs to a broker.
+// keepThrough starts a keeper that writes IDs to a broker.
 func (c *cluster) keepThrough(ids store.Broker) {
 	k := access.New(c.root, slog.New(slog.DiscardHandler))
 	k.SetLateAfter(50 * time.Millisecond)
@@ -104,7 +103,7 @@ func (c *cluster) start() {
 	}
 }
 
-// wipe starts etcd again, without its data.
+// wipe restarts etcd without its data.
 func (c *cluster) wipe() {
 	c.t.Helper()
 	c.server.Close()
@@ -156,7 +155,6 @@ func (c *cluster) leave(node, id string) {
 	}
 }
 
-// awaitID returns when the node has the ID.
 func (c *cluster) awaitID(node, id string) {
 	c.t.Helper()
 	await.That(c.t, node+" has ID "+id, func() error {
@@ -168,7 +166,6 @@ func (c *cluster) awaitID(node, id string) {
 	})
 }
 
-// mayRead returns when the node may read what is reflected: its user is known.
 func (c *cluster) mayRead(node string) {
 	c.t.Helper()
 	s := c.as(access.NodeUser + node)
@@ -185,7 +182,7 @@ const (
 
 func denied(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
 
-// Nodes get their IDs again from an etcd that lost its data, whoever comes first.
+// After a loss of data, nodes get their IDs back in any order.
 func TestIDsOutliveTheData(t *testing.T) {
 	c := newCluster(t)
 	for i, node := range []string{"node3", "node2", "node1"} {
@@ -222,7 +219,7 @@ func TestIDsOutliveTheData(t *testing.T) {
 	c.awaitID("node3", "1")
 }
 
-// An etcd that loses its data while it is read looks as if all nodes had left: they get their IDs again nevertheless.
+// If etcd loses its data during a read, all nodes seem to have left. They still get their IDs back.
 func TestIDsOutliveTheDataThatIsBeingRead(t *testing.T) {
 	c := newServer(t)
 	k := access.New(c.root, slog.New(slog.DiscardHandler))
@@ -250,7 +247,7 @@ func TestIDsOutliveTheDataThatIsBeingRead(t *testing.T) {
 	c.awaitID("node2", "2")
 }
 
-// A node reads what is reflected, and writes what is its own; nothing else.
+// A node may only read the reflected keys and write its own.
 func TestNodesWriteTheirOwn(t *testing.T) {
 	c := newCluster(t)
 	c.put("/vnf-agent/node2/config/secret", "x")
@@ -289,7 +286,7 @@ func TestNodesWriteTheirOwn(t *testing.T) {
 	}
 }
 
-// Certificates of unknown users open nothing, those of a node that left neither.
+// Certificates of unknown users and of former nodes have no access.
 func TestUsersComeAndGo(t *testing.T) {
 	c := newCluster(t)
 	c.put(nodes+"node1", "{}")
@@ -307,7 +304,7 @@ func TestUsersComeAndGo(t *testing.T) {
 		}
 		return nil
 	})
-	c.put(nodes+"node0", "{}") // gets what is free
+	c.put(nodes+"node0", "{}") // gets the free ID
 	c.awaitID("node0", "2")
 	c.put(nodes+"node2", "{}")
 	c.awaitID("node2", "3")
@@ -315,7 +312,7 @@ func TestUsersComeAndGo(t *testing.T) {
 	if err := s.Put(t.Context(), ids+"2", nil); !denied(err) {
 		t.Errorf("its former ID: %v", err)
 	}
-	// A node that comes back gets the ID it had, if nobody else has it.
+	// A node that returns gets its ID back unless another node has it.
 	c.leave("node1", "1")
 	c.leave("node2", "3")
 	await.That(t, "both are gone", func() error {
@@ -328,7 +325,7 @@ func TestUsersComeAndGo(t *testing.T) {
 	c.awaitID("node2", "3")
 }
 
-// failsOnce refuses the first ID of node2, and calls late before it gives it the second one.
+// failsOnce rejects the first ID of node2, and calls late before it grants the second.
 type failsOnce struct {
 	store.Broker
 	failed bool
@@ -348,7 +345,7 @@ func (f *failsOnce) PutIfNotExists(ctx context.Context, key string, value []byte
 	return f.Broker.PutIfNotExists(ctx, key, value)
 }
 
-// A call that etcd carries out after the retry has read the users does no harm.
+// A call that etcd executes after the retry has read the users has no effect.
 func TestLateChangesOfUsersDoNotStay(t *testing.T) {
 	c := newServer(t)
 	c.put(nodes+"node1", "{}")
@@ -364,8 +361,7 @@ func TestLateChangesOfUsersDoNotStay(t *testing.T) {
 	c.mayRead("node1")
 }
 
-// What a node, or whoever has its certificate, writes into its own record takes no other node's ID, and gets it no more
-// IDs.
+// A node that overwrites its own record gets neither another node's ID nor a second one.
 func TestNodesKeepTheirIDs(t *testing.T) {
 	c := newCluster(t)
 	for i, node := range []string{"node1", "node2"} {
@@ -380,7 +376,7 @@ func TestNodesKeepTheirIDs(t *testing.T) {
 			t.Fatalf("after %s: %v", record, err)
 		}
 		c.awaitID("node1", "1")
-		c.put(nodes+"node3", "{}") // and all before it is done
+		c.put(nodes+"node3", "{}") // everything before it is done
 		c.awaitID("node3", "3")
 		if err := node2.Put(t.Context(), ids+"2", []byte(`{"id":2,"name":"node2"}`)); err != nil {
 			t.Errorf("after %s, node2: %v", record, err)
@@ -392,7 +388,8 @@ func TestNodesKeepTheirIDs(t *testing.T) {
 	}
 }
 
-// An ID whose node is not there is free: the node left while it was given the ID, or an earlier version left it behind.
+// An ID of a missing node is free: the node left during the assignment, or an earlier version kept
+// the ID.
 func TestIDsOfNodesThatAreNotThere(t *testing.T) {
 	c := newServer(t)
 	c.put(ids+"1", `{"id":1,"name":"gone","ip_addresses":["192.168.16.1/24"]}`)
@@ -415,7 +412,7 @@ func TestIDsOfNodesThatAreNotThere(t *testing.T) {
 	c.awaitID("node2", "2")
 }
 
-// Those who configure from outside write the configuration of their nodes.
+// Clients may write the configuration of their nodes.
 func TestClientsConfigureTheirNodes(t *testing.T) {
 	c := newCluster(t)
 	c.put(nodes+"node1", "{}")
@@ -459,8 +456,8 @@ func TestClientsConfigureTheirNodes(t *testing.T) {
 	})
 }
 
-// A keeper may end between any two calls of etcd. The next one completes what it finds, and leaves no permissions of
-// before.
+// After an interruption between any two calls, the next keeper completes the users and removes old
+// permissions.
 func TestUsersThatAreHalfMade(t *testing.T) {
 	c := newServer(t)
 	node1, node2 := "/vnf-agent/node1/", "/vnf-agent/node2/"
@@ -516,7 +513,7 @@ func TestCheckClient(t *testing.T) {
 	}
 }
 
-// What stops writes or ends watches of everybody is root's, though etcd itself would allow it.
+// Only root may stop writes or end watches, which etcd permits to others.
 func TestMaintenanceIsRoots(t *testing.T) {
 	c := newCluster(t)
 	node := c.as("node:node1").Client()

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/test/locked"
 )
 
-// A record that gives nobody access is logged once, and is forgotten when it is removed.
 func TestProblemsAreForgotten(t *testing.T) {
 	c := newServer(t)
 	log := &locked.Buffer{}
@@ -31,7 +30,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 		})
 	}
 	id := 0
-	all := func() { // what was before is done
+	all := func() { // the previous changes are done
 		t.Helper()
 		id++
 		c.put(nodes+fmt.Sprint("node", id), "{}")

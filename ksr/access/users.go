@@ -15,15 +15,14 @@ import (
 const (
 	// Root is the user with all permissions.
 	Root = "root"
-	// NodeUser and ClientUser begin the names of users that this package manages; all others are left
-	// alone.
+	// NodeUser and ClientUser are the prefixes of managed users. Other users are not changed.
 	NodeUser   = "node:"
 	ClientUser = "client:"
-	// SignerName is the signer of requests for certificates of these users (package signer).
+	// SignerName is the signer of these users' certificates (package signer).
 	SignerName = "contiv.io/etcd-client"
-	// ClientPrefix begins the keys of Clients; the name follows.
+	// ClientPrefix is the prefix of Clients. The name follows.
 	ClientPrefix = "/contiv-ksr/clients/"
-	// AllNodes in a Client stands for every present and future node.
+	// AllNodes in a Client stands for every current and future node.
 	AllNodes = "*"
 )
 
@@ -32,13 +31,12 @@ const (
 	idPrefix   = models.KSRPrefix + dbresources.VppNodePrefix
 )
 
-// Client is a program that configures nodes from outside: the JSON value of ClientPrefix + name.
+// Client is a program that configures nodes. It is the JSON value of ClientPrefix + name.
 type Client struct {
-	// Nodes that may be configured.
 	Nodes []string `json:"nodes"`
 }
 
-// Marshal returns the JSON.
+// Marshal returns the client as JSON.
 func (c Client) Marshal() []byte {
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -66,7 +64,7 @@ func CheckClient(name string, c Client) error {
 	return nil
 }
 
-// checkName refuses names that would be prefixes of others' keys.
+// checkName rejects names that would be prefixes of other owners' keys.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 253 || strings.ContainsAny(name, "/\x00 ") {
 		return fmt.Errorf("%q is no name of a %s: use 1 to 253 characters other than slashes and spaces", name, what)
@@ -77,8 +75,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// permission to read, or to read and write, the keys from key up to, but not including, end; end "":
-// only key.
+// permission grants read or write access to the keys from key up to and excluding end. end "": only
+// key.
 type permission struct {
 	key, end string
 	write    bool
@@ -95,7 +93,7 @@ func prefix(p string, write bool) permission {
 	return permission{p, clientv3.GetPrefixRangeEnd(p), write}
 }
 
-// nodePermissions returns the permissions of the agent of the node with the ID.
+// nodePermissions returns the permissions of an agent.
 func nodePermissions(name string, id uint32) []permission {
 	return []permission{
 		prefix(models.KSRPrefix, false),
@@ -119,7 +117,6 @@ func clientPermissions(c Client) []permission {
 
 func idKey(id uint32) string { return models.KSRPrefix + dbresources.VppNodeKey(id) }
 
-// parseID returns the ID in the key of a record.
 func parseID(key string) (uint32, bool) {
 	text, ok := strings.CutPrefix(key, idPrefix)
 	id, err := strconv.ParseUint(text, 10, 32)

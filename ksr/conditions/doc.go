@@ -1,6 +1,6 @@
-// Package conditions reports the state of nodes to Kubernetes: the condition ContivReady of each Node,
-// and Events about changes. It reads the states that agents publish in etcd, so that agents need not
-// talk to the API server.
+// Package conditions reports the state of nodes to Kubernetes: a condition ContivReady of each
+// Node, and Events about changes. It reads the states that agents publish in etcd, so that agents
+// need no access to the API server.
 //
 //	<node>/check/agent   the agent lives ──┐
 //	<node>/check/health  its verdict ──────┴──> Keeper ──> nodes/status, events
@@ -11,6 +11,6 @@
 //	broken                     False    Broken
 //	gone, or never seen        Unknown  NoAgent
 //
-// A change for the worse is reported only after it has lasted for a while, since restarts of agents
-// are no news. A problem is reported once.
+// A deterioration is reported only after a delay, because agents may restart. A problem is reported
+// once.
 package conditions

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Events of a node beyond a burst are dropped, except for one in each interval.
+// After a burst, one event of a node is sent per interval. Others are dropped.
 const (
 	eventBurst   = 10
 	eventsPerSec = 1. / 60
@@ -22,17 +22,16 @@ const (
 	eventUnknown  = "ContivUnknown"
 )
 
-// recorder returns a recorder of events, and the function that ends it. A repeated event is counted,
-// not written again.
+// recorder returns an event recorder and its stop function. Repeated events are counted.
 func (k *Keeper) recorder() (events record.EventRecorder, end func()) {
 	broadcaster := record.NewBroadcasterWithCorrelatorOptions(record.CorrelatorOptions{BurstSize: eventBurst, QPS: eventsPerSec})
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: k.o.Client.CoreV1().Events("")})
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "contiv-ksr"}), broadcaster.Shutdown
 }
 
-// announce sends events about what is new on a node.
+// announce sends events about changes of a node.
 func announce(events record.EventRecorder, name string, before, now state) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)} // like the kubelet's events
+	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)} // as in the kubelet's events
 	reason := eventDegraded
 	switch {
 	case now.reason == Healthy:

@@ -25,36 +25,35 @@ import (
 // Options of a Keeper.
 type Options struct {
 	Client kubernetes.Interface
-	// Period is the time between two reads of etcd. Default 10 s.
+	// Period is the interval of reads of etcd. Default 10 s.
 	Period time.Duration
-	// Grace is how long a change for the worse must last before it is written. Default 45 s.
+	// Grace is the delay before a deterioration is reported. Default 45 s.
 	Grace time.Duration
-	// Pause is the least time between two changes of a condition's message. Default 1 min.
+	// Pause is the minimal time between two changes of a condition's message. Default 1 min.
 	Pause time.Duration
-	// Refresh is the interval in which unchanged conditions are written again, and all are read, in case
-	// others changed them. Default 10 min.
+	// Refresh is the interval of rereading and rewriting unchanged conditions, which others may
+	// have changed. Default 10 min.
 	Refresh time.Duration
 	Logger  *slog.Logger
 }
 
-// Keeper keeps the conditions of all nodes current.
+// Keeper updates the conditions of all nodes.
 type Keeper struct {
 	o   Options
 	log *slog.Logger
 
 	nodes map[string]*node
-	read  time.Time // when the conditions were read
+	read  time.Time // time of the last read of conditions
 
 	mu      sync.Mutex
 	problem string
 }
 
-// node is the known state of a node.
 type node struct {
 	told       state
 	transition metav1.Time
 	written    time.Time
-	// next is the kind of state that the node has had since a time, if it differs from the one that was written.
+	// next is the current kind of state and its start, if it differs from the written one.
 	next  string
 	since time.Time
 }
@@ -76,7 +75,7 @@ func (k *Keeper) Problems() []string {
 	return []string{k.problem}
 }
 
-// note records the error of the last round, and logs it if it is new.
+// note records the error of the last round and logs a new one.
 func (k *Keeper) note(err error) {
 	text := ""
 	switch {
@@ -94,8 +93,8 @@ func (k *Keeper) note(err error) {
 	}
 }
 
-// Run keeps the conditions current until ctx ends, and then returns nil. It retries after failures of
-// etcd and of the API server.
+// Run updates the conditions until ctx ends, and then returns nil. It retries after failures of
+// etcd and the API server.
 func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
 	events, end := k.recorder()
 	defer end()
@@ -114,7 +113,7 @@ func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
 	}
 }
 
-// round updates all nodes. If the condition of one cannot be written, the others are still updated.
+// round updates all nodes, even if some conditions cannot be written.
 func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.EventRecorder) error {
 	const prefix = models.KSRPrefix + "k8s/" + dbresources.Node + "/"
 	if k.nodes == nil || time.Since(k.read) >= k.o.Refresh {
@@ -126,8 +125,8 @@ func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.Eve
 	if err != nil {
 		return err
 	}
-	// The checks of a node are among its other keys: to list them all by their common beginning would read the configuration
-	// of all nodes as well.
+	// Read each node's checks separately: a common prefix would include the configuration of all
+	// nodes.
 	var names, checks []string
 	for _, kv := range reflected {
 		name := strings.TrimPrefix(kv.Key, prefix)
@@ -153,7 +152,6 @@ func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.Eve
 	return failed
 }
 
-// readConditions reads the current conditions of all nodes.
 func (k *Keeper) readConditions(ctx context.Context) error {
 	list, err := k.o.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -177,7 +175,6 @@ func (k *Keeper) readConditions(ctx context.Context) error {
 	return nil
 }
 
-// look returns the state of a node with these checks.
 func look(name string, checks []store.KV) state {
 	health, agent := published.NodeKey(name), models.NodePrefix(name)+models.AgentKey
 	lives, written := false, []byte(nil)
@@ -219,7 +216,7 @@ func (k *Keeper) tell(ctx context.Context, name string, now state, events record
 	return nil
 }
 
-// due reports whether a state should be written now.
+// due reports whether to write a state now.
 func (n *node) due(now state, o Options, at time.Time) bool {
 	if now.kind() == n.told.kind() {
 		n.next = ""

@@ -26,12 +26,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster is one with the node n1, in virtual time.
+// cluster has the node n1 and virtual time.
 type cluster struct {
 	t    *testing.T
 	etcd *memory.Store
 	api  *fake.Clientset
-	told int // events that were looked at
+	told int // events already checked
 }
 
 func start(t *testing.T, conditions ...corev1.NodeCondition) *cluster {
@@ -43,7 +43,7 @@ func start(t *testing.T, conditions ...corev1.NodeCondition) *cluster {
 	return c
 }
 
-// run has a keeper at work.
+// run starts a keeper.
 func (c *cluster) run() *Keeper {
 	k := New(Options{Client: c.api, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func (c *cluster) put(key, value string) {
 	}
 }
 
-// agent is one that lives, and says that.
+// agent publishes the state of a running agent.
 func (c *cluster) agent(verdict, err string, problems ...string) {
 	c.t.Helper()
 	c.put(models.NodePrefix("n1")+models.AgentKey, "{}")
@@ -96,10 +96,10 @@ func (c *cluster) condition() corev1.NodeCondition {
 	return node.Status.Conditions[i]
 }
 
-// again is an event that was there before, and is counted.
+// again is an existing event that is counted.
 const again = "again"
 
-// after some time, the condition begins with want, and events have been written that begin so.
+// after waits for d and checks the prefixes of the condition and of new events.
 func (c *cluster) after(d time.Duration, want string, events ...string) {
 	c.t.Helper()
 	time.Sleep(d)
@@ -138,7 +138,7 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 		c.after(11*time.Second, "True Healthy Contiv works on this node", "Normal ContivReady Contiv works on this node")
 		healthy := c.condition().LastTransitionTime
 
-		// What heals soon is not told.
+		// A temporary problem is not reported.
 		c.agent("broken", "startup resync is not done yet")
 		c.after(30*time.Second, "True Healthy")
 		c.agent("healthy", "")
@@ -149,7 +149,7 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 		if at := c.condition().LastTransitionTime; !at.Equal(&healthy) {
 			t.Errorf("the status has been the same since %v, and not since %v", healthy, at)
 		}
-		// Another number is no news; another problem is.
+		// A changed number is not reported, a new problem is.
 		c.agent("degraded", "", "2 values are FAILED")
 		c.after(2*time.Minute, "True Degraded 2 values are FAILED", "Warning ContivDegraded 2 values are FAILED")
 		c.agent("degraded", "", "3 values are FAILED")
@@ -171,8 +171,8 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 	})
 }
 
-// Another instance goes on with what is there, without telling it again; and writes it again after a
-// while, and when somebody changed it.
+// Another instance continues with existing conditions and does not repeat events. It rewrites
+// conditions after a while and after changes by others.
 func TestConditionOutlivesTheKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, corev1.NodeCondition{Type: Type, Status: corev1.ConditionTrue, Reason: Degraded, Message: "1 value is FAILED", LastHeartbeatTime: metav1.Now()},
@@ -196,7 +196,7 @@ func TestConditionOutlivesTheKeeper(t *testing.T) {
 	})
 }
 
-// However often a node changes, the API server gets few events of it.
+// Frequent changes of a node cause few events.
 func TestEventsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -244,7 +244,7 @@ func TestRefusedIsSaid(t *testing.T) {
 	})
 }
 
-// What the manifest permits is what the keeper does: no more, no less.
+// The manifest grants exactly the permissions that the keeper uses.
 func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/contiv-ksr-rbac.yaml")
 	if err != nil {
@@ -269,7 +269,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
-		for range 6 { // an event that is there is counted
+		for range 6 { // existing events are counted
 			c.agent("healthy", "")
 			time.Sleep(time.Minute)
 			c.agent("broken", "vswitch does not answer")

@@ -21,20 +21,20 @@ const (
 	NoAgent  = "NoAgent"
 )
 
-// maxMessage bounds the length of a message, in bytes.
+// maxMessage is the maximal length of a message in bytes.
 const maxMessage = 1000
 
-// state is the condition of a node, as its agent published it.
+// state is a node's condition according to its agent.
 type state struct {
 	status  corev1.ConditionStatus
 	reason  string
 	message string
-	// problems that the message lists.
+	// problems in the message.
 	problems []string
 }
 
-// stateOf returns the state of a node from its keys in etcd: whether its agent is alive, and the state
-// that it last wrote, nil if none.
+// stateOf returns the state of a node: lives reports whether its agent runs, and written is its
+// last state in etcd, or nil.
 func stateOf(lives bool, written []byte) state {
 	var n published.Node
 	if written != nil {
@@ -83,7 +83,6 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage], "") + "…"
 }
 
-// same reports whether other is the same state with the same problems.
 func (s state) same(other state) bool {
 	return s.kind() == other.kind() && published.Identity(s.message) == published.Identity(other.message)
 }
@@ -91,7 +90,7 @@ func (s state) same(other state) bool {
 // kind is the state without its message.
 func (s state) kind() string { return string(s.status) + " " + s.reason }
 
-// news returns the problems that before did not have.
+// news returns the problems that are not in before.
 func (s state) news(before state) (texts []string) {
 	known := published.Identity(before.message)
 	for _, problem := range s.problems {

@@ -13,11 +13,12 @@ const (
 	// AuthorityFile and ClientFile are the names of the files.
 	AuthorityFile = "ca.pem"
 	ClientFile    = "client.pem"
-	// ConfigFile names them, and where etcd is: a configuration of contivctl, agents and KSR.
+	// ConfigFile is a configuration of contivctl, agents and KSR with these files and etcd's
+	// address.
 	ConfigFile = "etcd.conf"
 )
 
-// Write puts the credentials into the files of the directory.
+// Write writes the credentials to the directory.
 func (c Credentials) Write(dir string) error {
 	client := append(append([]byte(nil), c.Cert...), c.Key...)
 	for _, file := range []struct {
@@ -31,7 +32,7 @@ func (c Credentials) Write(dir string) error {
 	return nil
 }
 
-// replace writes a file atomically, readable by its owner only.
+// replace writes a file atomically, readable only by its owner.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -48,8 +49,8 @@ func replace(path string, data []byte) error {
 	return nil
 }
 
-// WriteClient puts the credentials, and a configuration that names them, into a directory, which it makes if it
-// is missing. It returns the commands that use them.
+// WriteClient writes the credentials and a configuration to a directory, which it creates if
+// necessary. It returns the commands to use them.
 func (c Credentials) WriteClient(dir, endpoint string) (hint string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {

@@ -22,16 +22,14 @@ const (
 
 // Options of Keep.
 type Options struct {
-	Requests Requests
-	// Node of the certificate, and the directory of the files.
+	Requests  Requests
 	Node, Dir string
 	Logger    *slog.Logger
-	// Kept, if not nil, is called once the files have valid credentials, with the time at which they need
-	// renewal.
+	// Kept, if not nil, is called with the time of the next renewal when the files are valid.
 	Kept func(due time.Time)
 }
 
-// Keep keeps the files current until ctx ends. It retries after failures.
+// Keep renews the files until ctx ends. It retries after failures.
 func Keep(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("directory of the credentials: %w", err)
@@ -59,7 +57,7 @@ func Keep(ctx context.Context, o Options) error {
 			told = due
 		}
 		select {
-		// Not in a single wait: the machine may sleep, or its clock may be set.
+		// The machine may sleep, or its clock may be set.
 		case <-time.After(min(time.Until(due), time.Minute)):
 		case <-ctx.Done():
 			return nil
@@ -67,7 +65,7 @@ func Keep(ctx context.Context, o Options) error {
 	}
 }
 
-// current returns when the files need renewal, or an error with the reason why they need it now.
+// current returns the time of the next renewal, or an error with the reason to renew now.
 func (o Options) current() (time.Time, error) {
 	authority, err := os.ReadFile(filepath.Join(o.Dir, AuthorityFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,17 +21,17 @@ type Credentials struct {
 	Authority []byte
 }
 
-// Requests are the CertificateSigningRequests of a cluster, as a client of client-go has them.
+// Requests are a cluster's CertificateSigningRequests, as in client-go.
 type Requests interface {
 	Create(context.Context, *certificatesv1.CertificateSigningRequest, metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error)
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
 }
 
-// pollInterval is the time between two reads of a request.
+// pollInterval is the interval of reads of a request.
 const pollInterval = time.Second
 
-// Request requests a certificate for a user, and waits for it. If approve is not nil, it is first
-// called with the name of the request.
+// Request requests a certificate for a user and waits for it. approve, if not nil, is first called
+// with the name of the request.
 func Request(ctx context.Context, requests Requests, user string, nodes []string, approve func(ctx context.Context, name string) error) (Credentials, error) {
 	request, err := pki.NewRequest(user, nodes...)
 	if err != nil {
@@ -74,7 +74,7 @@ func Request(ctx context.Context, requests Requests, user string, nodes []string
 	}
 }
 
-// objectName turns a user into a valid name of an object.
+// objectName converts a user to a valid object name.
 func objectName(user string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
@@ -85,7 +85,7 @@ func objectName(user string) string {
 	return name[:min(len(name), 200)]
 }
 
-// split separates the certificate of the authority, which comes last, from the chain.
+// split separates the authority's certificate, which is the last one, from the chain.
 func split(chain, key []byte) (Credentials, error) {
 	var blocks [][]byte
 	for rest := chain; ; {

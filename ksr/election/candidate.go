@@ -10,18 +10,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// candidate is one attempt to lead. Its key lives as long as its lease. Of all candidates, the one
-// with the oldest key leads. The keys have the format of etcdctl elect and concurrency.Election.
+// candidate is one attempt to lead. Its key lives as long as its lease. The candidate with the
+// oldest key leads. The keys have the format of etcdctl elect and concurrency.Election.
 type candidate struct {
 	*Elector
 	lease clientv3.LeaseID
 	key   string
-	// revision in which the key was made.
+	// revision in which the key was created.
 	revision int64
 }
 
-// campaign waits until the candidate leads; waiting is called before it waits for
-// another one.
+// campaign waits until the candidate leads. It calls waiting before it waits for another one.
 func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 	if err := c.stand(ctx); err != nil {
 		return fmt.Errorf("stand for election: %w", err)
@@ -50,7 +49,7 @@ func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 	}
 }
 
-// stand makes the key.
+// stand creates the key.
 func (c *candidate) stand(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -58,8 +57,7 @@ func (c *candidate) stand(ctx context.Context) error {
 	return err
 }
 
-// leader returns the key of the leader, nil if there is none, and the revision at
-// which it was read.
+// leader returns the leader's key, or nil, and the revision of the read.
 func (c *candidate) leader(ctx context.Context) (*mvccpb.KeyValue, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -73,8 +71,8 @@ func (c *candidate) leader(ctx context.Context) (*mvccpb.KeyValue, int64, error)
 	return response.Kvs[0], response.Header.Revision, nil
 }
 
-// awaitLoss returns an error as soon as the candidate is known to lead no longer, nil when ctx ends.
-// The lease notices if etcd cannot be reached or has lost its data.
+// awaitLoss returns an error once the candidate no longer leads, or nil when ctx ends. The lease
+// expires if etcd is unreachable or has lost its data.
 func (c *candidate) awaitLoss(ctx context.Context) error {
 	for ctx.Err() == nil {
 		leader, revision, err := c.leader(ctx)
@@ -93,8 +91,8 @@ func (c *candidate) awaitLoss(ctx context.Context) error {
 	return nil
 }
 
-// awaitChange returns when the key was deleted after the revision, when that
-// cannot be known any more, or when ctx ends.
+// awaitChange returns when the key was deleted after the revision, when that is no longer known, or
+// when ctx ends.
 func (c *candidate) awaitChange(ctx context.Context, key string, revision int64) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

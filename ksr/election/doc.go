@@ -7,7 +7,7 @@
 //	                    ▲                                       the one we won with, then …
 //	                    └──────────────── no: ErrNotLeader ───────────┘
 //
-// An instance that was suspended, or cut off, may believe that it still leads. Therefore each write is
-// one etcd transaction with the condition that the leader key still has the revision of our election.
-// A successor is elected only after that key is gone, so the writes of two leaders never mix.
+// A suspended or disconnected instance may believe that it still leads. So each write is a
+// transaction with the condition that the leader key has the revision of our election. A successor
+// is elected only after the key is deleted, so that writes of two leaders never mix.
 package election

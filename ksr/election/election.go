@@ -15,21 +15,18 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// DefaultPrefix is the prefix under which the instances of KSR elect their leader. Each candidate has
-// a key there, and the one with the oldest leads.
+// DefaultPrefix is the prefix of the candidates' keys.
 const DefaultPrefix = "/contiv-ksr/election"
 
 // Options of an Elector.
 type Options struct {
-	// Store in which the election is held and which the leader writes to. It
-	// belongs to the caller. Required.
+	// Store for the election and the leader's writes. The caller owns it. Required.
 	Store *etcd.Store
-	// Name of this instance, for people; it is the value of its key.
+	// Name of this instance for display. It is the value of its key.
 	Name string
 	// Prefix of the election. Default: DefaultPrefix.
 	Prefix string
-	// TTL is how long a vanished leader keeps others from leading, in whole seconds, at least 2. Default
-	// 10 s.
+	// TTL is how long a vanished leader blocks others, in whole seconds, at least 2. Default 10 s.
 	TTL time.Duration
 	// CallTimeout bounds each call of etcd. Default 5 s.
 	CallTimeout time.Duration
@@ -67,7 +64,7 @@ func New(opts Options) (*Elector, error) {
 	return &Elector{opts: opts, log: opts.Logger.With("election", opts.Prefix, "name", opts.Name)}, nil
 }
 
-// Lead is documented at ksr.Elector.
+// Lead implements ksr.Elector.
 func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Context, store.Broker) error) error {
 	session, err := e.openSession(ctx)
 	if err != nil {
@@ -102,7 +99,7 @@ func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Co
 	return err
 }
 
-// Others is documented at ksr.Elector.
+// Others implements ksr.Elector.
 func (e *Elector) Others(ctx context.Context) (bool, error) {
 	response, err := e.opts.Store.Client().Get(ctx, e.opts.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -117,7 +114,7 @@ func (e *Elector) Others(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// reason returns the reason why the term ended, nil if ctx ended.
+// reason returns the reason for the term's end, or nil if ctx ended.
 func reason(ctx, term context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -130,7 +127,7 @@ func reason(ctx, term context.Context, err error) error {
 	return err
 }
 
-// openSession gets a lease that is kept alive until the session is closed.
+// openSession obtains a lease, which is kept alive until the session is closed.
 func (e *Elector) openSession(ctx context.Context) (*concurrency.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
 	defer cancel()
@@ -142,8 +139,7 @@ func (e *Elector) openSession(ctx context.Context) (*concurrency.Session, error)
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(lease.TTL)))
 }
 
-// closeSession revokes the lease, and with it the leadership, so that another instance need not wait
-// for the lease to expire.
+// closeSession revokes the lease, so that another instance can lead at once.
 func (e *Elector) closeSession(session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.opts.CallTimeout, e.opts.TTL))

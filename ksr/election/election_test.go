@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ttl is longer than any test: what passes did not wait for it.
+// ttl is longer than any test: passing tests did not wait for it.
 const ttl = 10 * time.Minute
 
 func newElector(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *election.Elector {
@@ -34,12 +34,12 @@ func newElector(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *el
 	return e
 }
 
-// term is one Lead of an instance, seen from outside.
+// term is one Lead of an instance, as seen by the test.
 type term struct {
-	// leads gets the term's context and store.
+	// leads receives the term's context and store.
 	leads   chan leading
 	waiting chan struct{}
-	// stop ends the instance; ended gets what Lead returned.
+	// stop ends the instance. ended receives the result of Lead.
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -49,7 +49,7 @@ type leading struct {
 	store store.Broker
 }
 
-// lead runs Lead; the work ends with its context.
+// lead runs Lead with work that ends with its context.
 func lead(t *testing.T, e *election.Elector) *term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -111,7 +111,7 @@ func TestOneLeadsAndTheOthersStandByUntilItStops(t *testing.T) {
 	await(t, "b leads", b.leads)
 }
 
-// The TTL is minutes: the loss is noticed by the watch of the key.
+// The TTL is minutes, so the watch of the key reports the loss.
 func TestLossOfLeadershipIsNoticedAtOnce(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, s *etcd.Store){
 		"lease revoked": func(t *testing.T, s *etcd.Store) {
@@ -139,7 +139,7 @@ func TestLossOfLeadershipIsNoticedAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever an ex-leader still tries, perhaps before it could notice: etcd refuses.
+// etcd rejects all writes of an ex-leader, even before it notices.
 func TestExLeaderWritesNothing(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	ctx := context.Background()

@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// script is a source that reports what the test tells it to.
+// script is a source with reports from the test.
 type script chan ksr.Changes
 
 func (s script) Run(ctx context.Context, report func(ksr.Changes)) error {
@@ -37,7 +37,7 @@ func (s script) Run(ctx context.Context, report func(ksr.Changes)) error {
 	}
 }
 
-// reaching is a script that is cut off when the test says so.
+// reaching is a script that the test can disconnect.
 type reaching struct {
 	script
 	reach ksr.Reach
@@ -52,7 +52,7 @@ type instance struct {
 	stop   func()
 }
 
-// resignAfter is how long the leaders of most tests may be cut off.
+// resignAfter is how long the leaders of most tests may be disconnected.
 const resignAfter = 20 * time.Millisecond
 
 func start(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *instance {
@@ -82,7 +82,7 @@ func startResigning(t *testing.T, s *etcd.Store, name string, ttl, resignAfter t
 	return i
 }
 
-// pods returns n pods, of which each has the generation as its label.
+// pods returns n pods with the generation as a label.
 func pods(n, generation int) ksr.Changes {
 	c := ksr.Changes{Complete: true}
 	for i := range n {
@@ -93,7 +93,7 @@ func pods(n, generation int) ksr.Changes {
 	return c
 }
 
-// awaitRole polls, since the role is no event.
+// awaitRole polls the role.
 func awaitRole(t *testing.T, i *instance, role ksr.Role) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); i.Status().Role != role; time.Sleep(time.Millisecond) {
@@ -105,9 +105,8 @@ func awaitRole(t *testing.T, i *instance, role ksr.Role) {
 
 const podPrefix = "/vnf-agent/contiv-ksr/k8s/pod/"
 
-// In each round all pods change, and the leader's lease is killed while they are
-// written. In etcd, each pod must go through the generations in their order: none
-// twice, none back.
+// In each round all pods change, and the leader's lease is revoked during the writes. In etcd, each
+// pod must go through the generations in order, without repetition.
 func TestFailOverNeverWritesTwice(t *testing.T) {
 	const n, rounds = 500, 10
 	s := etcdtest.Start(t).Store()
@@ -124,7 +123,7 @@ func TestFailOverNeverWritesTwice(t *testing.T) {
 			i.source <- pods(n, round)
 		}
 		for _, i := range []*instance{a, b} {
-			i.source <- ksr.Changes{Complete: true} // taken when the pods are known
+			i.source <- ksr.Changes{Complete: true} // received when the pods are known
 		}
 		if round > 1 {
 			killLeader(t, s)
@@ -166,7 +165,6 @@ func generationOf(t *testing.T, c store.Change) int {
 	return g
 }
 
-// killLeader revokes the lease of the leader.
 func killLeader(t *testing.T, s *etcd.Store) {
 	t.Helper()
 	_, leases := candidates(t, s)
@@ -179,8 +177,7 @@ func killLeader(t *testing.T, s *etcd.Store) {
 	}
 }
 
-// The instances know the same objects: the one that takes over writes nothing but
-// what changed.
+// A new leader with the same objects only writes changes.
 func TestStandbyTakesOverWithoutRewriting(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	ctx := context.Background()
@@ -220,7 +217,7 @@ func TestStandbyTakesOverWithoutRewriting(t *testing.T) {
 	}
 }
 
-// A candidate that knows nothing must not lead, and sweep what others wrote.
+// A candidate without objects must not lead, because it would sweep the store.
 func TestInstanceWhoseSourceIsSilentDoesNotCampaign(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	silent := start(t, s, "silent", ttl)

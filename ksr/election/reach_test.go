@@ -13,7 +13,7 @@ import (
 
 var errCutOff = errors.New("the API server gives no sign of life")
 
-// two returns a leader and one that stands by.
+// two returns a leader and a standby.
 func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standby *instance) {
 	t.Helper()
 	s = etcdtest.Start(t).Store()
@@ -25,7 +25,7 @@ func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standb
 	return s, leader, standby
 }
 
-// wantCandidates polls: etcd tells nobody that it will not change.
+// wantCandidates polls the candidates.
 func wantCandidates(t *testing.T, s *etcd.Store, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -53,12 +53,12 @@ func TestLeaderThatIsCutOffLeavesToOneThatIsNot(t *testing.T) {
 	wantCandidates(t, s, "b a")
 }
 
-// All are cut off at once when the API server is away: nothing is gained by an
-// election then, and a store that loses data is still repaired.
+// Without the API server, all instances are disconnected. The leader stays, and repairs a store
+// that lost data.
 func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
 	s, a, b := two(t, resignAfter)
 	b.reach.Note(errCutOff)
-	wantCandidates(t, s, "a") // one that stands by steps back at once
+	wantCandidates(t, s, "a") // a standby resigns at once
 	_, before := candidates(t, s)
 	a.reach.Note(errCutOff)
 	time.Sleep(10 * resignAfter) // nothing must happen
@@ -70,7 +70,7 @@ func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
 }
 
 func TestLeaderThatReconnectsInTimeStays(t *testing.T) {
-	const resignAfter = time.Second // longer than the test is ever suspended between two lines
+	const resignAfter = time.Second // longer than any suspension of the test
 	s, a, _ := two(t, resignAfter)
 	_, before := candidates(t, s)
 	for range 20 {

@@ -10,17 +10,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Store writes to etcd in batches and, if it belongs to a term of leadership, only while that lasts.
-// Reads are those of etcd.Store. Close does nothing: the etcd.Store belongs to the caller.
+// Store writes to etcd in batches and, during a term of leadership, only while it lasts. It reads
+// as etcd.Store. The caller owns the etcd.Store, so Close does nothing.
 type Store struct {
 	*etcd.Store
-	// guard must hold for each write; empty: always.
+	// guard must hold for each write, if not empty.
 	guard []clientv3.Cmp
 }
 
 var _ store.Batcher = (*Store)(nil)
 
-// Alone returns the store for an instance without others.
+// Alone returns the store of a single instance.
 func Alone(s *etcd.Store) *Store { return &Store{Store: s} }
 
 // Close does nothing.
@@ -31,7 +31,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.write(ctx, "put "+key, clientv3.OpPut(key, string(value)))
 }
 
-// Delete of a missing key succeeds.
+// Delete succeeds for a missing key.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.write(ctx, "delete "+key, clientv3.OpDelete(key))
 }
@@ -41,8 +41,8 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return s.write(ctx, "delete all of "+prefix, clientv3.OpDelete(prefix, clientv3.WithPrefix()))
 }
 
-// Batch makes the changes in one transaction. etcd refuses more changes than its option max-txn-ops
-// (default 128), and two changes of the same key.
+// Batch makes the changes in one transaction. etcd rejects two changes of a key and more than
+// max-txn-ops (default 128) changes.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	ops := make([]clientv3.Op, len(changes))
 	for i, c := range changes {
@@ -70,7 +70,6 @@ func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (b
 	return s.writeIf(ctx, "delete "+key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpDelete(key))
 }
 
-// write makes the changes if the guard holds.
 func (s *Store) write(ctx context.Context, what string, ops ...clientv3.Op) error {
 	response, err := s.Client().Txn(ctx).If(s.guard...).Then(ops...).Commit()
 	switch {
@@ -82,7 +81,7 @@ func (s *Store) write(ctx context.Context, what string, ops ...clientv3.Op) erro
 	return nil
 }
 
-// writeIf makes the change if the guard and the condition hold, and reports which of them does not.
+// writeIf makes the change if both guard and condition hold, and reports which one does not.
 func (s *Store) writeIf(ctx context.Context, what string, condition clientv3.Cmp, op clientv3.Op) (bool, error) {
 	inner := clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{op}, nil)
 	response, err := s.Client().Txn(ctx).If(s.guard...).Then(inner).Commit()

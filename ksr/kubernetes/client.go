@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewClient returns a client for the cluster of a kubeconfig file (or several, separated as in the
-// environment variable KUBECONFIG), or, if none is given, of the pod that we run in. It does not
-// connect yet. name identifies us to the API server. server, if not empty, is the address of the API
-// server, "host:port" or a URL; services need not work then.
+// NewClient returns a client for the cluster of kubeconfig (files as in the environment variable
+// KUBECONFIG) or, if empty, of the pod that we run in. It does not connect yet. name is the user
+// agent. server, if not empty, is the address of the API server, "host:port" or a URL, which works
+// before services do.
 func NewClient(kubeconfig, server, name string) (kubernetes.Interface, error) {
 	config, err := clientConfig(kubeconfig, server, name)
 	if err != nil {
@@ -34,7 +34,6 @@ func NewClient(kubeconfig, server, name string) (kubernetes.Interface, error) {
 	return client, nil
 }
 
-// serverURL returns the URL of an API server.
 func serverURL(server string) (string, error) {
 	address := strings.TrimSuffix(strings.TrimPrefix(server, "https://"), "/")
 	if _, port, err := net.SplitHostPort(address); err != nil || port == "" || strings.Contains(address, "/") {
@@ -43,7 +42,7 @@ func serverURL(server string) (string, error) {
 	return "https://" + address, nil
 }
 
-// NewDynamicClient returns a client, as NewClient does, for resources that a cluster may not have.
+// NewDynamicClient is NewClient for resources that a cluster may not have.
 func NewDynamicClient(kubeconfig, server, name string) (dynamic.Interface, error) {
 	config, err := clientConfig(kubeconfig, server, name)
 	if err != nil {
@@ -56,8 +55,8 @@ func NewDynamicClient(kubeconfig, server, name string) (dynamic.Interface, error
 	return client, nil
 }
 
-// NewProbe returns a function for Options.Probe. Every account may ask for readiness, and an API
-// server that refuses to answer is reachable all the same.
+// NewProbe returns a function for Options.Probe. It requests the readiness, which every account
+// may. An API server that refuses is reachable, too.
 func NewProbe(client kubernetes.Interface) func(context.Context) error {
 	api := client.Discovery().RESTClient()
 	return func(ctx context.Context) error {

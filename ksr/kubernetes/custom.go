@@ -15,17 +15,16 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// absentVersion is the resource version of the list of an absent resource. A watch from there begins
-// with all objects that exist by then.
+// absentVersion is the resource version of an absent resource's list. A watch from there starts
+// with all objects.
 const absentVersion = "0"
 
-// absentFor is the time between two checks whether a missing resource has been added.
+// absentFor is the interval of checks for a missing resource.
 const absentFor = 5 * time.Second
 
-// describeCustom describes a resource of a CustomResourceDefinition, which may be absent, added and
-// removed. While it is absent, there are no objects: lists are empty, and watches end after a while
-// without events. Objects that cannot be decoded belong to another version of the definition, and are
-// an error.
+// describeCustom describes a resource of a CustomResourceDefinition, which may be added and
+// removed. While it is absent, lists are empty, and watches end after a while without events.
+// Objects that cannot be decoded belong to another version of the definition and are an error.
 func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableResourceInterface, name string) resource {
 	decode := func(o runtime.Object) (runtime.Object, error) {
 		u, ok := o.(*unstructured.Unstructured)
@@ -63,7 +62,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 			if apierrors.IsNotFound(err) && o.ResourceVersion == absentVersion {
 				return absent(ctx), nil
 			}
-			if apierrors.IsNotFound(err) { // it was removed, and so were its objects
+			if apierrors.IsNotFound(err) { // removed with its objects
 				return nil, apierrors.NewResourceExpired(err.Error())
 			}
 			if err != nil {
@@ -72,7 +71,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 				object, err := decode(e.Object)
 				if err != nil {
-					// The list that follows says what is wrong.
+					// The following list returns the error.
 					status := apierrors.NewResourceExpired(err.Error()).Status()
 					return watch.Event{Type: watch.Error, Object: &status}, true
 				}

@@ -1,12 +1,11 @@
-// Package kubernetes is a source of Kubernetes objects: the API server of a
-// cluster.
+// Package kubernetes is a source of Kubernetes objects: a cluster's API server.
 //
 //	API server ──list, watch──> informer per kind ──add, update, delete──> pending ──Changes──> ksr.Reflector
-//	                              │ objects without what                  (last state
-//	                              │ is not reflected                       per object)
+//	                              │ only reflected                         (last state
+//	                              │ fields                                  per object)
 //	                              └──errors──> Problems
 //
-// Nothing is reported before all kinds have been listed once, or, if some cannot be listed, for
-// example for lack of a permission, all others. Only in the former case is the report complete, and
-// everything that it does not contain swept from the store.
+// The first report waits until all kinds have been listed. If some cannot be listed, for example
+// without permission, all others are reported after a while. Such a report is incomplete, and
+// nothing is swept from the store.
 package kubernetes

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// pageSize is the number of objects that one request reads. Only the reflected fields of each page are
-// kept, so that a list needs a fraction of the memory of all objects.
+// pageSize is the number of objects per request. Each page is trimmed to the reflected fields,
+// which saves most of the memory.
 const pageSize = 500
 
-// listAll reads all objects in pages, as of one moment not before the call: the cache of an API server
-// that lags behind may have objects that no longer exist.
+// listAll reads all objects in pages, as of one moment not before the call. The cache of an API
+// server that lags behind may contain deleted objects.
 func (r resource) listAll(ctx context.Context) (runtime.Object, error) {
 	all, err := r.listPages(ctx, pageSize)
 	if apierrors.IsResourceExpired(err) { // reading the pages took too long
@@ -52,7 +52,7 @@ func (r resource) listPages(ctx context.Context, limit int64) (runtime.Object, e
 	}
 }
 
-// trim returns a copy of the object with only the reflected fields.
+// trim returns a copy with only the reflected fields.
 func trim(object runtime.Object) runtime.Object {
 	if o, ok := object.(ksr.Object); ok {
 		return ksr.Trim(o)

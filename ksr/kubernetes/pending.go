@@ -7,13 +7,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pending has the changes to report: the last state of each changed object. Informers fill it and
-// never wait.
+// pending holds the last state of each changed object to report. Informers never wait for it.
 type pending struct {
 	mu sync.Mutex
-	// objects by identity; nil: deleted.
+	// objects by identity. nil: deleted.
 	objects map[ksr.Ref]ksr.Object
-	// wake has a token while there is something to take.
+	// wake has a token while there are changes.
 	wake chan struct{}
 }
 
@@ -31,7 +30,6 @@ func (p *pending) note(ref ksr.Ref, o ksr.Object) {
 	}
 }
 
-// take returns the pending changes and forgets them.
 func (p *pending) take() (c ksr.Changes) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +44,6 @@ func (p *pending) take() (c ksr.Changes) {
 	return c
 }
 
-// handler records the events of an informer.
 func (p *pending) handler(kind ksr.Kind) cache.ResourceEventHandler {
 	set := func(object any) {
 		o, ok := object.(ksr.Object)
@@ -61,8 +58,8 @@ func (p *pending) handler(kind ksr.Kind) cache.ResourceEventHandler {
 		AddFunc:    set,
 		UpdateFunc: func(_, object any) { set(object) },
 		DeleteFunc: func(object any) {
-			// For an object that was deleted while the watch was interrupted, there is only a tombstone: its key,
-			// and perhaps its last known state.
+			// An object deleted while the watch was interrupted has a tombstone: its key, and
+			// perhaps its last state.
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
 			if err != nil {
 				return

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the manifest permits is what the source does: no more, no less.
+// The manifest grants exactly the permissions that the source uses.
 func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/contiv-ksr-rbac.yaml")
 	if err != nil {

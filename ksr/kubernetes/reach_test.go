@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// wantReach awaits that the source is cut off for a reason, or, without one, is not.
+// wantReach waits until the source is disconnected for the reason or, if empty, is connected.
 func wantReach(t *testing.T, s *Source, reason string) {
 	t.Helper()
 	for {
@@ -56,7 +56,7 @@ func TestSourceIsCutOffWhileProbesFail(t *testing.T) {
 	wantReach(t, s, "")
 }
 
-// A probe that answers says little about one that may read nothing.
+// A successful probe does not help a source that may not read.
 func TestSourceIsCutOffWhileAKindCannotBeRead(t *testing.T) {
 	server := newServer(cluster()...)
 	server.fail(map[string]error{"pods": forbidden("pods")})

@@ -17,7 +17,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// resource is a kind as the API server offers it.
 type resource struct {
 	kind ksr.Kind
 	// name as in permissions: "pods".
@@ -27,8 +26,7 @@ type resource struct {
 	watch   func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// resources of all namespaces. The permissions in deploy/contiv-ksr-rbac.yaml are
-// for these.
+// resources of all namespaces. The permissions are in deploy/contiv-ksr-rbac.yaml.
 func resources(c kubernetes.Interface, custom dynamic.Interface) []resource {
 	return []resource{
 		describe(ksr.Namespace, "namespaces", &corev1.Namespace{}, c.CoreV1().Namespaces()),
@@ -41,7 +39,7 @@ func resources(c kubernetes.Interface, custom dynamic.Interface) []resource {
 	}
 }
 
-// client is the part of a resource's client that is used.
+// client is the used part of a resource's client.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)

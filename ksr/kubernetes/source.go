@@ -21,18 +21,18 @@ type Options struct {
 	Client kubernetes.Interface
 	// Dynamic reads resources that a cluster may not have.
 	Dynamic dynamic.Interface
-	// Patience is how long kinds that cannot be listed delay the report of the others. Default 15 s.
+	// Patience is how long kinds that cannot be listed delay the others. Default 15 s.
 	Patience time.Duration
-	// Probe checks every ProbeInterval that the API server is alive, with the same time limit. nil: only
-	// lists and watches notice. Default interval 2 s.
+	// Probe checks the API server every ProbeInterval, with the same timeout. nil: rely on lists
+	// and watches. Default interval 2 s.
 	Probe         func(context.Context) error
 	ProbeInterval time.Duration
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 }
 
-// Source is a ksr.ReachingSource: it is cut off while the API server does not answer, or some kind
-// cannot be read.
+// Source is a ksr.ReachingSource. It is disconnected while the API server does not answer or some
+// kind cannot be read.
 type Source struct {
 	opts  Options
 	log   *slog.Logger
@@ -46,7 +46,7 @@ type Source struct {
 
 var _ ksr.ReachingSource = (*Source)(nil)
 
-// New returns a source, which does nothing before Run.
+// New returns a source. Run starts it.
 func New(opts Options) *Source {
 	if opts.Patience == 0 {
 		opts.Patience = 15 * time.Second
@@ -63,7 +63,7 @@ func New(opts Options) *Source {
 // Reach reports whether all kinds can be read.
 func (s *Source) Reach() *ksr.Reach { return &s.reach }
 
-// Problems returns the reasons why kinds cannot be read now.
+// Problems returns the reasons why kinds cannot be read.
 func (s *Source) Problems() (out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Source) Problems() (out []string) {
 	return out
 }
 
-// Run reports all objects, and then their changes, until ctx ends.
+// Run reports all objects, and then changes, until ctx ends.
 func (s *Source) Run(ctx context.Context, report func(ksr.Changes)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -108,7 +108,7 @@ func (s *Source) Run(ctx context.Context, report func(ksr.Changes)) error {
 	return nil
 }
 
-// probe notices that the API server does not answer. Watches notice only when the connection breaks.
+// probe detects an unresponsive API server. Watches only detect broken connections.
 func (s *Source) probe(ctx context.Context) {
 	ticker := time.NewTicker(s.opts.ProbeInterval)
 	defer ticker.Stop()
@@ -145,7 +145,7 @@ func (s *Source) noteProbe(err error) {
 	}
 }
 
-// noteReach must be called with the mutex held.
+// The caller holds the mutex.
 func (s *Source) noteReach() {
 	lost := s.silent
 	for _, r := range s.all {
@@ -156,7 +156,7 @@ func (s *Source) noteReach() {
 	s.reach.Note(lost)
 }
 
-// pass reports the pending changes, once all kinds are complete, or some are and Patience has passed.
+// pass reports the pending changes, once all kinds are complete, or some are after Patience.
 func (s *Source) pass(ctx context.Context, p *pending, complete <-chan struct{}, listed []cache.InformerSynced, report func(ksr.Changes)) {
 	patience := time.NewTicker(s.opts.Patience)
 	defer patience.Stop()
@@ -195,8 +195,8 @@ func anyOf(conditions []cache.InformerSynced) bool {
 	return false
 }
 
-// informer returns an informer whose events go to changes; delivered reports whether those of the
-// first list have arrived.
+// informer returns an informer that adds its events to changes. delivered reports whether the first
+// list's events have arrived.
 func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIndexInformer, delivered cache.InformerSynced, err error) {
 	informer = cache.NewSharedIndexInformer(r.listWatch(func(err error) { s.note(r, err) }), r.example, 0, nil)
 	err = informer.SetTransform(func(object any) (any, error) {
@@ -208,7 +208,7 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 	if err != nil {
 		return nil, nil, err
 	}
-	// note logs what the informer logs by default.
+	// note logs the errors instead of the informer.
 	err = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	if err != nil {
 		return nil, nil, err
@@ -220,7 +220,7 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 	return informer, registration.HasSynced, nil
 }
 
-// note records the result of the last call for a kind, and logs it if it is new.
+// note records the result of the last call for a kind and logs a new error.
 func (s *Source) note(r resource, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -228,7 +228,7 @@ func (s *Source) note(r resource, err error) {
 	case apierrors.IsForbidden(err):
 		err = fmt.Errorf("%s cannot be read: %w: give the service account of KSR the permissions of deploy/contiv-ksr-rbac.yaml", r.name, err)
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		err = nil // happens after long outages: a list follows
+		err = nil // after long outages: a list follows
 	case err != nil:
 		err = fmt.Errorf("%s cannot be read: %w", r.name, err)
 	}

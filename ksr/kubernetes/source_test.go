@@ -39,7 +39,6 @@ func TestMain(m *testing.M) {
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "prod"} }
 
-// cluster has one object of each kind.
 func cluster() []runtime.Object {
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prod"}},
@@ -61,14 +60,14 @@ func clusterPolicy(name string) *unstructured.Unstructured {
 
 var all = []string{"clusternetworkpolicy admin", "endpointslice prod/web-1", "namespace prod", "node n1", "pod prod/a", "policy prod/deny", "service prod/web"}
 
-// server is an API server whose watches the test can await and end.
+// server is an API server whose watches the test controls.
 type server struct {
 	*fake.Clientset
-	// custom has the resources of definitions.
+	// custom holds the resources of definitions.
 	custom *dynamicfake.FakeDynamicClient
-	// watching gets the resource and the watch, for each that begins.
+	// watching receives the resource and the watch of each new watch.
 	watching chan watching
-	// broken are the resources, of those that exist, whose lists fail.
+	// broken holds existing resources whose lists fail.
 	broken atomic.Pointer[map[string]error]
 }
 
@@ -121,8 +120,8 @@ func (s *server) react(f *clienttesting.Fake, tracker clienttesting.ObjectTracke
 
 func (s *server) fail(errs map[string]error) { s.broken.Store(&errs) }
 
-// awaitWatches returns once all kinds are watched: the fake server forgets what
-// happens between a list and its watch.
+// awaitWatches waits until all kinds are watched. The fake server drops events between a list and
+// its watch.
 func (s *server) awaitWatches(t *testing.T) map[string]*watch.RaceFreeFakeWatcher {
 	t.Helper()
 	out := make(map[string]*watch.RaceFreeFakeWatcher)
@@ -144,7 +143,6 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// run returns what the source reports.
 func run(t *testing.T, s *server, patience time.Duration) (*Source, <-chan ksr.Changes) {
 	t.Helper()
 	source := New(Options{Client: s, Dynamic: s.custom, Patience: patience, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -211,14 +209,14 @@ func TestAllObjectsAreReportedAtOnceAndThenTheirChanges(t *testing.T) {
 	wantReport(t, reports, true, "no policy prod/deny")
 }
 
-// What was deleted while the watch was interrupted shows as a tombstone only.
+// An object deleted while the watch was interrupted only has a tombstone.
 func TestDeletionDuringAnOutageOfTheWatchIsReported(t *testing.T) {
 	s := newServer(cluster()...)
 	_, reports := run(t, s, time.Hour)
 	wantReport(t, reports, true, all...)
 	watches := s.awaitWatches(t)
 
-	// The former watches hear no more of it.
+	// The former watches miss it.
 	pods := watches["pods"]
 	gone := apierrors.NewResourceExpired("too old").Status()
 	pods.Stop()
@@ -294,7 +292,7 @@ func TestKindThatMustNotBeReadLeavesTheReportIncomplete(t *testing.T) {
 	}
 }
 
-// An API server that cannot be reached must not look like an empty cluster.
+// An unreachable API server must not look like an empty cluster.
 func TestNothingIsReportedWhileNothingCanBeRead(t *testing.T) {
 	s := newServer(cluster()...)
 	down := map[string]error{}
@@ -313,7 +311,7 @@ func TestNothingIsReportedWhileNothingCanBeRead(t *testing.T) {
 	}
 }
 
-// Thousands of pods are kept in memory.
+// Memory must suffice for thousands of pods.
 func TestWhatIsNotReflectedIsNotKept(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: named("a"), Spec: corev1.PodSpec{
 		Volumes:    []corev1.Volume{{Name: "v"}},
@@ -331,7 +329,7 @@ func TestWhatIsNotReflectedIsNotKept(t *testing.T) {
 	}
 }
 
-// pages is a resource whose lists come in pages, the last of which expires once.
+// pages is a resource with paged lists. Its last page expires once.
 func pages(expire bool) (resource, *[]metav1.ListOptions) {
 	var asked []metav1.ListOptions
 	r := resource{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -1,5 +1,5 @@
-// Package location finds the pods of etcd (deploy/contiv.yaml) without the help of services, which may
-// not be translated before the agents reach etcd:
+// Package location finds the pods of etcd (deploy/contiv.yaml) without services, which may not work
+// before the agents reach etcd:
 //
 //	EndpointSlices of the service contiv-etcd ──Find──> KSR's client of etcd
 //	                                          └─Keep──> file ──> the agent's client of etcd

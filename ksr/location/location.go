@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Service is the name of the service for etcd's pods.
+// Service is the name of etcd's service.
 const Service = "contiv-etcd"
 
 const selector = discoveryv1.LabelServiceName + "=" + Service
 
-// Find returns the addresses, "host:port", of etcd's pods in the namespace; none while there are no pods.
+// Find returns the addresses, "host:port", of etcd's pods in the namespace. It may be empty.
 func Find(ctx context.Context, client kubernetes.Interface, namespace string) ([]string, error) {
 	list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -39,8 +39,8 @@ func Find(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	return members(found), nil
 }
 
-// members returns the endpoints of the slices, sorted. It ignores conditions: pods of a node that is
-// not ready are not ready either, and etcd must be found before the network works.
+// members returns the endpoints of the slices, sorted. It ignores conditions, because pods of a
+// node that is not ready are not ready, and etcd must be found before the network works.
 func members(found []*discoveryv1.EndpointSlice) (list []string) {
 	for _, slice := range found {
 		for _, port := range slice.Ports {
@@ -58,8 +58,8 @@ func members(found []*discoveryv1.EndpointSlice) (list []string) {
 	return slices.Compact(list)
 }
 
-// Keep writes the result of Find to a file, one address per line, whenever it changes, until ctx ends.
-// While there are no pods, the file keeps its content: etcd may come back where it was.
+// Keep writes the result of Find to a file, one address per line, on each change until ctx ends.
+// While etcd has no pods, the file keeps its content, because etcd may return at the same address.
 func Keep(ctx context.Context, client kubernetes.Interface, namespace, file string, log *slog.Logger) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("directory of the addresses of etcd: %w", err)
@@ -105,7 +105,6 @@ func Keep(ctx context.Context, client kubernetes.Interface, namespace, file stri
 	}
 }
 
-// replace writes a file atomically.
 func replace(path, text string) error {
 	temporary := path + ".new"
 	err := os.WriteFile(temporary, []byte(text), 0o600)

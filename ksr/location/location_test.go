@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// slice is one of a service, whose endpoints are not ready.
+// slice returns an EndpointSlice with endpoints that are not ready.
 func slice(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
 	port, ready := int32(12379), false
 	s := &discoveryv1.EndpointSlice{
@@ -43,7 +43,6 @@ func TestFindReturnsTheEndpointsOfAllSlicesOfEtcd(t *testing.T) {
 	}
 }
 
-// lines are those of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -68,13 +67,13 @@ func TestKeepFollowsEtcd(t *testing.T) {
 	}()
 	holds := func(want string) {
 		t.Helper()
-		line := <-log // it follows the change of the file
+		line := <-log // follows the change of the file
 		data, err := os.ReadFile(file)
 		if got := strings.TrimSpace(string(data)); err != nil || got != want {
 			t.Errorf("the file holds %q, %v, want %q; log: %s", got, err, want, line)
 		}
 	}
-	<-watching // of what comes between the list and the watch, client-go's fake tells nobody
+	<-watching // client-go's fake drops events between the list and the watch
 	slicesOf := client.DiscoveryV1().EndpointSlices("kube-system")
 	if _, err := slicesOf.Create(ctx, slice("a", Service, "192.168.16.1"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ type Directory struct {
 	problems []Problem
 }
 
-// New checks that the directory exists.
+// New returns an error if the directory does not exist.
 func New(opts Options) (*Directory, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -41,7 +41,7 @@ func (d *Directory) Problems() []Problem {
 	return append([]Problem(nil), d.problems...)
 }
 
-// Run reports the objects of all files, and then their changes, until ctx ends.
+// Run reports the objects of all files, and then changes, until ctx ends.
 func (d *Directory) Run(ctx context.Context, report func(ksr.Changes)) error {
 	d.files.Run(ctx, func(s dirwatch.Snapshot[parsed]) {
 		changes, changed := d.merger.changes(s)

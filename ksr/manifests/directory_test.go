@@ -19,10 +19,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// never is an interval that no test lasts for.
+// never is longer than any test.
 const never = time.Hour
 
-// watched is a directory with a source at work on it.
 type watched struct {
 	t       *testing.T
 	dir     string
@@ -34,7 +33,7 @@ type watched struct {
 	complete bool
 }
 
-// watch starts a source on a directory with the given files.
+// watch starts a source of a directory with the files.
 func watch(t *testing.T, rescan time.Duration, files map[string]string) *watched {
 	t.Helper()
 	w := &watched{t: t, dir: t.TempDir(), reports: make(chan ksr.Changes, 100), log: &locked.Buffer{}, objects: make(map[ksr.Ref]ksr.Object)}
@@ -75,7 +74,7 @@ func (w *watched) rename(from, to string) {
 	}
 }
 
-// await applies reports until the objects are the given ones.
+// await applies reports until the objects match.
 func (w *watched) await(want ...string) {
 	w.t.Helper()
 	slices.Sort(want)
@@ -104,7 +103,7 @@ func (w *watched) apply(c ksr.Changes) {
 	w.complete = c.Complete
 }
 
-// names of the objects, with the label "v" if there is one.
+// names lists the objects, with the label "v" if set.
 func (w *watched) names() (out []string) {
 	for ref, o := range w.objects {
 		name := ref.String()
@@ -117,7 +116,6 @@ func (w *watched) names() (out []string) {
 	return out
 }
 
-// awaitProblem polls for a problem, which is no event.
 func (w *watched) awaitProblem(text string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -157,7 +155,7 @@ func TestFileWithAMistakeKeepsItsObjects(t *testing.T) {
 	if !strings.Contains(w.log.String(), "its previous content stays in force") {
 		t.Errorf("log does not say what happens:\n%s", w.log)
 	}
-	w.write("z.yaml", pod("z", "1")) // a change of another file reports nothing of this one
+	w.write("z.yaml", pod("z", "1")) // a change of another file does not affect it
 	w.await("pod default/a@1", "pod default/b@1", "pod default/z@1")
 
 	w.write("a.yaml", pod("a", "3"))
@@ -197,13 +195,13 @@ func TestEditorsMayReplaceFiles(t *testing.T) {
 	w := watch(t, never, map[string]string{"a.yaml": pod("a", "1")})
 	w.await("pod default/a@1")
 
-	// Write aside and rename.
+	// Write a temporary file and rename it.
 	for _, temporary := range []string{".a.yaml.swp", "a.yaml~", "4913", "#a.yaml#", "a.yaml.tmp"} {
 		w.write(temporary, pod("a", temporary))
 		w.rename(w.path(temporary), w.path("a.yaml"))
 		w.await("pod default/a@" + temporary)
 	}
-	// Rename, write anew, remove the backup.
+	// Rename the file, write a new one, remove the backup.
 	w.rename(w.path("a.yaml"), w.path("a.yaml~"))
 	w.write("a.yaml", pod("a", "9"))
 	w.await("pod default/a@9")

@@ -1,5 +1,4 @@
-// Package manifests is a source of Kubernetes objects: a directory of ordinary
-// manifests.
+// Package manifests is a source of Kubernetes objects: a directory of manifests.
 //
 //	DIR/*.yaml, *.yml, *.json                                    ksr.Reflector
 //	   │                                                               ▲
@@ -8,6 +7,5 @@
 //	                       │ a file with a mistake keeps its former objects
 //	                       └──> Problems (file, document, reason)
 //
-// A file counts as a whole: all of its documents are taken, or, if one of them
-// has a mistake, none.
+// A file is all or nothing: a mistake in one document rejects all of its documents.
 package manifests

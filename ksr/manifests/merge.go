@@ -11,15 +11,14 @@ import (
 	"github.com/contiv/contiv/ksr"
 )
 
-// merger merges the objects of all files.
 type merger struct {
 	log *slog.Logger
-	// reported has the objects as last reported, if at all.
+	// reported holds the last reported objects, or nil.
 	reported      map[ksr.Ref]ksr.Object
 	complete, any bool
-	// duplicates found in the last merge.
+	// duplicates in the last merge.
 	duplicates []Problem
-	// namedKinds has the ignored kinds that have been logged.
+	// namedKinds holds the ignored kinds that were logged.
 	namedKinds map[string]bool
 }
 
@@ -27,7 +26,7 @@ func newMerger(log *slog.Logger) *merger {
 	return &merger{log: log, reported: make(map[ksr.Ref]ksr.Object), namedKinds: make(map[string]bool)}
 }
 
-// parse parses a file, and logs the kinds that it ignores.
+// parse parses a file and logs ignored kinds.
 func (m *merger) parse(name string, text []byte) (parsed, error) {
 	p := parse(name, text)
 	for _, kind := range p.ignored {
@@ -45,7 +44,6 @@ func (m *merger) parse(name string, text []byte) (parsed, error) {
 	return p, nil
 }
 
-// changes returns the changes to report; changed is false if there are none.
 func (m *merger) changes(s dirwatch.Snapshot[parsed]) (changes ksr.Changes, changed bool) {
 	merged := m.merge(s)
 	changes.Complete = s.Usable()
@@ -64,8 +62,8 @@ func (m *merger) changes(s dirwatch.Snapshot[parsed]) (changes ksr.Changes, chan
 	return changes, changed
 }
 
-// merge merges the objects of all files. Of objects with the same identity, the last one counts, as if
-// the files were applied in the order of their names.
+// merge merges the objects of all files. Of objects with the same identity, the last one wins, as
+// if the files were applied in the order of their names.
 func (m *merger) merge(s dirwatch.Snapshot[parsed]) map[ksr.Ref]ksr.Object {
 	merged := make(map[ksr.Ref]ksr.Object)
 	origin := make(map[ksr.Ref]Problem)

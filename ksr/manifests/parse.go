@@ -18,9 +18,9 @@ import (
 
 // Problem is a mistake in the directory.
 type Problem struct {
-	// File is the name without the directory; empty for the directory itself.
+	// File is the name without the directory, or "" for the directory itself.
 	File string
-	// Document counts the documents of the file from 1; 0: the whole file.
+	// Document is the number of the document from 1. 0: the whole file.
 	Document int
 	Reason   string
 }
@@ -35,16 +35,14 @@ func (p Problem) String() string {
 	return fmt.Sprintf("%s: document %d: %s", p.File, p.Document, p.Reason)
 }
 
-// parsed is the content of a file.
 type parsed struct {
 	objects []located
-	// ignored lists the kinds that are not reflected, as "apiVersion Kind".
+	// ignored lists unreflected kinds as "apiVersion Kind".
 	ignored []string
-	// errors make the file unusable; warnings do not.
+	// errors reject the file, warnings do not.
 	errors, warnings problems
 }
 
-// problems lists the mistakes of one file.
 type problems []Problem
 
 func (p problems) Error() string {
@@ -61,7 +59,6 @@ type located struct {
 	document int
 }
 
-// defaultNamespace is the namespace of objects that name none.
 const defaultNamespace = "default"
 
 // parse parses the documents of a manifest. It never panics.
@@ -87,8 +84,8 @@ func parse(file string, data []byte) parsed {
 	return p.out
 }
 
-// Documents returns the documents of a manifest as JSON, which is null for one with comments only, or what is wrong
-// with them.
+// Documents returns the documents of a manifest as JSON, which is null for a document with only
+// comments, or an error.
 func Documents(data []byte) iter.Seq2[json.RawMessage, error] {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	return func(yield func(json.RawMessage, error) bool) {
@@ -118,7 +115,7 @@ func (p *parser) warn(format string, args ...any) {
 	p.out.warnings = append(p.out.warnings, Problem{p.file, p.document, fmt.Sprintf(format, args...)})
 }
 
-// add adds an object, or the items of a list. An item of a typed list may leave its type to the list.
+// add adds an object, or the items of a list. Items of a typed list may omit their type.
 func (p *parser) add(data []byte, ofList metav1.TypeMeta) error {
 	var head struct {
 		metav1.TypeMeta `json:",inline"`
@@ -170,7 +167,7 @@ func (p *parser) addItems(items []json.RawMessage, typ metav1.TypeMeta) error {
 	return nil
 }
 
-// complete checks the fields that keys are made of, and fills in the namespace.
+// complete validates the parts of the key and sets the default namespace.
 func (p *parser) complete(object ksr.Object) error {
 	name := object.GetName()
 	if name == "" {
@@ -195,16 +192,16 @@ func (p *parser) complete(object ksr.Object) error {
 	return nil
 }
 
-// document is one YAML document of a file.
+// document is a YAML document of a file.
 type document struct {
-	// line of the file, from 0, where the text begins.
+	// line of the file, from 0, at which the text starts.
 	line int
 	text []byte
 }
 
-// split cuts a file at its "---" lines; what follows "---" on the same line
-// belongs to the document. Before the first "---" there is a document only if it
-// contains more than comments. JSON values may also just follow each other.
+// split splits a file at its "---" lines. Text after "---" belongs to the document. A document
+// without a preceding "---" needs more than comments. JSON values may follow each other without
+// "---".
 func split(data []byte) []document {
 	if docs, ok := splitJSON(data); ok {
 		return docs
@@ -247,7 +244,7 @@ func splitJSON(data []byte) (docs []document, ok bool) {
 	}
 }
 
-// hasContent reports whether a document has more than comments, directives and space.
+// hasContent reports whether a document contains more than comments, directives and space.
 func hasContent(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -258,7 +255,7 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// reason returns the error of a document, with line numbers that refer to its file.
+// reason returns the error with line numbers of the file.
 func reason(doc document, err error) string {
 	if doc.line > 0 {
 		padded := append(bytes.Repeat([]byte("\n"), doc.line), doc.text...)

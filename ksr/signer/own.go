@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/pki"
 )
 
-// ownCertificate is KSR's own certificate, made on demand and not stored.
+// ownCertificate is KSR's own certificate. It is created on demand and not stored.
 type ownCertificate struct {
 	mu   sync.Mutex
 	cert *tls.Certificate

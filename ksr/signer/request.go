@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer approves, signs or refuses a request, or leaves it to an administrator.
+// answer approves, signs or rejects a request, or leaves it to an administrator.
 func (s *Signer) answer(ctx context.Context, name string) error {
 	object, exists, err := s.requests.GetByKey(name)
 	if err != nil || !exists {
@@ -64,7 +64,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse records in a request why it gets no certificate. A request that was approved is marked as failed.
+// refuse records the reason in a rejected request. An approved one is marked as failed.
 func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSigningRequest, reason *refusedError) error {
 	s.Logger.Warn("request for a certificate for etcd refused", "request", r.Name, "by", r.Spec.Username, "error", reason)
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Reason: "Refused", Message: reason.Error()}
@@ -91,25 +91,23 @@ func hasCondition(r *certificatesv1.CertificateSigningRequest, condition certifi
 	return false
 }
 
-// refusedError is the reason why a request is refused.
 type refusedError struct{ reason string }
 
 func (e *refusedError) Error() string { return e.reason }
 
 func refused(format string, args ...any) error { return &refusedError{fmt.Sprintf(format, args...)} }
 
-// subject of a certificate.
 type subject struct {
 	user string
-	// own: the requester runs on the node, and needs no approval.
+	// own means that the requester runs on the node and needs no approval.
 	own  bool
 	life time.Duration
-	// client is the name of a client, with its permissions; "" for nodes.
+	// client is the name of a client with its permissions, or "" for nodes.
 	client    string
 	permitted access.Client
 }
 
-// subject returns the subject of a request. The error wraps refusedError if nobody may get the certificate.
+// subject returns the subject of a request. The error wraps refusedError if the request is invalid.
 func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (subject, error) {
 	request, err := pki.ParseRequest(r.Spec.Request)
 	if err != nil {
@@ -146,7 +144,7 @@ func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigni
 }
 
 // nodeOf returns the node of the requesting pod, from its token's claims, which the API server has
-// checked.
+// verified.
 func (s *Signer) nodeOf(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (string, error) {
 	name, uid := r.Spec.Extra[podNameClaim], r.Spec.Extra[podUIDClaim]
 	if len(name) != 1 || len(uid) != 1 {

@@ -29,26 +29,26 @@ import (
 )
 
 const (
-	// AuthoritySecret holds the authority, ServerSecret the certificate of etcd.
+	// AuthoritySecret holds the authority, and ServerSecret etcd's certificate.
 	AuthoritySecret = "contiv-etcd-ca"
 	ServerSecret    = "contiv-etcd-server"
 	// AgentAccount is the service account of the agents.
 	AgentAccount = "contiv-agent"
 
-	// NodeLife is how long the certificates of nodes, of etcd and of KSR are valid; they are renewed after
-	// half of that time.
+	// NodeLife is the validity of the certificates of nodes, etcd and KSR, which are renewed after
+	// half of it.
 	NodeLife = 7 * 24 * time.Hour
-	// ClientLife is how long the certificate of a client is valid, unless the request asks for less.
+	// ClientLife is the validity of a client's certificate unless the request asks for less.
 	ClientLife = 365 * 24 * time.Hour
 )
 
 // ServerNames lists the names in etcd's certificate. Clients that connect to an address expect the
-// first one.
+// first.
 func ServerNames(namespace string) []string {
 	return []string{"contiv-etcd", "contiv-etcd." + namespace, "contiv-etcd." + namespace + ".svc", "localhost"}
 }
 
-// Keys of the claims of a service account's token in the requester's extra data.
+// Keys of token claims in the requester's extra data.
 const (
 	podNameClaim = "authentication.kubernetes.io/pod-name"
 	podUIDClaim  = "authentication.kubernetes.io/pod-uid"
@@ -57,9 +57,9 @@ const (
 // Options of a Signer.
 type Options struct {
 	Client kubernetes.Interface
-	// Namespace of the Secrets and of the agents.
+	// Namespace of the Secrets and the agents.
 	Namespace string
-	// Clients records which nodes a client may configure, before the client gets its certificate.
+	// Clients records the nodes of a client before it gets its certificate.
 	Clients func(ctx context.Context, name string, c access.Client) error
 	Logger  *slog.Logger
 	// Now; nil: time.Now.
@@ -76,10 +76,10 @@ type Signer struct {
 	own       ownCertificate
 }
 
-// serverKey stands for etcd's certificate in the queue. Names of requests have no slash.
+// serverKey stands for etcd's certificate in the queue. Request names have no slash.
 const serverKey = "/server"
 
-// New returns a signer, which does nothing before Run.
+// New returns a signer. Run starts it.
 func New(o Options) *Signer {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -87,7 +87,7 @@ func New(o Options) *Signer {
 	return &Signer{Options: o}
 }
 
-// AwaitAuthority reads the authority from its Secret, or makes it, as soon as the API server answers.
+// AwaitAuthority reads the authority from its Secret, or creates it, once the API server answers.
 // Run calls it.
 func (s *Signer) AwaitAuthority(ctx context.Context) error {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
@@ -231,7 +231,7 @@ func (s *Signer) work(ctx context.Context, key string) {
 	}
 }
 
-// keepServer renews etcd's certificate if necessary, and returns when to check again.
+// keepServer renews etcd's certificate if necessary. It returns the time of the next check.
 func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	names, addresses, authority := ServerNames(s.Namespace), s.addresses(), s.authority.Load()
 	secrets := s.Client.CoreV1().Secrets(s.Namespace)
@@ -271,10 +271,9 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	return s.Now().Add(NodeLife / 2), nil
 }
 
-// caKey is the key of the authority's certificate in a Secret.
 const caKey = "ca.crt"
 
-// addresses returns the addresses of all nodes, sorted: etcd is reached through each of them.
+// addresses returns the addresses of all nodes, sorted. Each may lead to etcd.
 func (s *Signer) addresses() []netip.Addr {
 	addresses := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}
 	for _, object := range s.nodes.List() {

@@ -37,12 +37,11 @@ const (
 	account   = "system:serviceaccount:kube-system:contiv-agent"
 )
 
-// cluster has an API server and signers.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
 	mu     sync.Mutex
-	// user and pod of whoever asks next.
+	// user and pod of the next requester.
 	user, pod string
 	uid       types.UID
 	number    int
@@ -69,7 +68,7 @@ func newCluster(t *testing.T) *cluster {
 		t: t, clients: make(map[string]access.Client), user: account, pod: "agent-1", uid: "uid-agent-1",
 		client: fake.NewClientset(node("n1", "192.168.16.1"), node("n2", "fd00::2"), pod("agent-1", "n1", "contiv-agent"), pod("other", "n1", "default")),
 	}
-	// What the API server does.
+	// Imitate the API server.
 	c.client.PrependReactor("create", "certificatesigningrequests", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		r := a.(k8stesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
 		c.mu.Lock()
@@ -91,11 +90,11 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// refuseStale refuses updates of Secrets that have changed since they were read, as the API server does.
+// refuseStale rejects updates of outdated Secrets, as the API server does.
 func refuseStale() k8stesting.ReactionFunc {
-	versions := map[string]int{} // the client reacts to one action at a time
+	versions := map[string]int{} // the client handles one action at a time
 	return func(a k8stesting.Action) (bool, runtime.Object, error) {
-		written, ok := a.(k8stesting.CreateAction) // or an update, which is alike
+		written, ok := a.(k8stesting.CreateAction) // or an update, which has the same methods
 		if !ok {
 			return false, nil, nil
 		}
@@ -103,7 +102,7 @@ func refuseStale() k8stesting.ReactionFunc {
 		version := versions[secret.Name]
 		switch {
 		case a.GetVerb() == "create":
-			version = max(version, 1) // as it was if there is one
+			version = max(version, 1) // keep an existing version
 		case secret.ResourceVersion != "" && secret.ResourceVersion != fmt.Sprint(version):
 			return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, errors.New("it has changed"))
 		default:
@@ -115,7 +114,7 @@ func refuseStale() k8stesting.ReactionFunc {
 	}
 }
 
-// start two signers.
+// start starts two signers.
 func (c *cluster) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -142,7 +141,7 @@ func (c *cluster) start() {
 	c.stop = func() { cancel(); wg.Wait() }
 }
 
-// as says who asks from now on.
+// as sets the next requester.
 func (c *cluster) as(user, pod string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +226,7 @@ func TestClientsAreApproved(t *testing.T) {
 	}
 }
 
-// etcd's certificate names all nodes, those that join too, and survives restarts.
+// etcd's certificate names all nodes, including new ones, and survives restarts.
 func TestServerCertificate(t *testing.T) {
 	c := newCluster(t)
 	server := func() (string, []string) {
@@ -265,7 +264,7 @@ func TestServerCertificate(t *testing.T) {
 	after, _ := server()
 	c.stop()
 	c.start()
-	got, err := c.request("node:n1") // the signers work
+	got, err := c.request("node:n1") // the signers are running
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,8 +284,6 @@ func TestServerCertificate(t *testing.T) {
 	}
 }
 
-// The files of a node's credentials are made, kept as long as they are good, and made
-// anew when they are not.
 func TestKeep(t *testing.T) {
 	c := newCluster(t)
 	dir := filepath.Join(t.TempDir(), "credentials")
@@ -345,7 +342,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// What the manifest permits is what signer, and the nodes that ask it, do.
+// The manifests grant exactly the permissions that the signer and its clients use.
 func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	permitted := map[string]bool{}
 	for _, file := range []string{"contiv-ksr-rbac.yaml", "contiv.yaml"} {
@@ -364,7 +361,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 			for _, rule := range role.Rules {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						if resource != "signers" { // the API server asks for them when a request is changed
+						if resource != "signers" { // checked by the API server on changes of requests
 							permitted[verb+" "+resource] = true
 						}
 					}

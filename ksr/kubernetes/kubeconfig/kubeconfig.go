@@ -1,4 +1,5 @@
-// Package kubeconfig reads how to reach an API server. It does not know what to ask it, which would be large.
+// Package kubeconfig loads the configuration of a connection to an API server. It is separate from
+// the client, which is large.
 package kubeconfig
 
 import (
@@ -10,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Load returns how to reach the cluster of a kubeconfig file (or several, separated as in the environment variable
-// KUBECONFIG), or, if none is given, of the pod that we run in.
+// Load returns the connection to the cluster of kubeconfig (files as in the environment variable
+// KUBECONFIG) or, if empty, of the pod that we run in.
 func Load(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
