@@ -24,8 +24,8 @@ func manyRulesACL(name string, n int) *vpp_acl.ACL {
 	return acl
 }
 
-// BenchmarkACL measures one list with 1 000 rules on 100 interfaces, and what it
-// costs to add a small one to 100 small ones.
+// BenchmarkACL measures a list of 1 000 rules on 100 interfaces, and adding a small list to 100
+// small ones.
 func BenchmarkACL(b *testing.B) {
 	const interfaces = 100
 	site := newNode(b)

@@ -41,7 +41,6 @@ func TestACLThatCannotBe(t *testing.T) {
 	}
 }
 
-// The last list leaves nothing behind, and neither does an uninstallation.
 func TestACLTablesGo(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -65,8 +64,6 @@ func TestACLTablesGo(t *testing.T) {
 	}
 }
 
-// Lists that others changed are not touched where they were not: only what differs
-// is written.
 func TestACLChangeTouchesOneList(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -80,15 +77,14 @@ func TestACLChangeTouchesOneList(t *testing.T) {
 	check(t, v.ACLs().Update(ctx, nil, manyRulesACL("a", 10)))
 	check(t, v.ACLs().Create(ctx, permitAll("c")))
 	check(t, v.ACLs().Bind(ctx, vswitch.ACLBinding{ACL: "c", Interface: nic, Egress: true}))
-	check(t, v.ACLs().Create(ctx, permitAll("b"))) // as it is
+	check(t, v.ACLs().Create(ctx, permitAll("b")))
 	if after := handles(); after != before {
 		t.Errorf("list b was %s, and is %s", before, after)
 	}
 }
 
-// A connection to somewhere else is seen by lists with the addresses that it has
-// between the two: before its source is translated where it leaves, and translated
-// back where the answers enter.
+// Lists see a connection with the addresses that it has between destination and source translation:
+// before the source is translated on the way out, and after it is translated back on the way in.
 func TestACLBesideNAT(t *testing.T) {
 	n := newNode(t)
 	pod := newNamespace(t, "pod")
@@ -104,7 +100,6 @@ func TestACLBesideNAT(t *testing.T) {
 	for _, command := range []string{"ip addr add 10.1.1.2/24 dev eth0", "ip link set dev eth0 up", "ip route add default via 10.1.1.1"} {
 		pod.Exec(t, command)
 	}
-	// Translation of both ends, made by somebody else.
 	for _, command := range []string{
 		"nft add table ip other", "nft add chain ip other post { type nat hook postrouting priority 100; }", "nft add rule ip other post oifname eth0 masquerade",
 		"nft add chain ip other pre { type nat hook prerouting priority -100; }", "nft add rule ip other pre ip daddr 10.96.0.1 dnat to 192.168.16.9",
@@ -136,7 +131,6 @@ func TestACLBesideNAT(t *testing.T) {
 	if err := pod.Probe("tcp", "192.168.16.9", 80, false); err == nil {
 		t.Error("what the pod may not ask for was answered")
 	}
-	// Permitted only, the answers do not pass the wall.
 	lists[0].acl.Rules[0].Action = permit
 	check(t, v.ACLs().Update(ctx, nil, lists[0].acl))
 	if err := pod.Probe("tcp", "10.96.0.1", 80, false); err == nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel forgets the clients of an endpoint that goes, however many there are; the change does not wait for it, and the
-// vswitch can be closed meanwhile.
+// The kernel forgets the clients of a removed endpoint in the background. The change does not wait,
+// and the vswitch can be closed meanwhile.
 func TestClientsOfAnEndpointThatGoes(t *testing.T) {
 	v := openKernel(t, newNode(t))
 	check(t, v.nat.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
@@ -31,7 +31,7 @@ func TestClientsOfAnEndpointThatGoes(t *testing.T) {
 	}
 	for _, closing := range []bool{false, true} {
 		check(t, v.nat.NAT44().SetDNAT(t.Context(), value("10.1.1.2", "10.1.1.3")))
-		port := elements("nat-port")[0].Data[4:] // behind the time-out
+		port := elements("nat-port")[0].Data[4:]
 		usable := elements("nat-usable")
 		const clients = 50_000
 		client := netip.MustParseAddr("11.0.0.0")

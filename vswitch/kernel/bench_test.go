@@ -11,8 +11,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// BenchmarkPod measures what the vswitch does for a pod, with others existing:
-// TAP, unnumbered, neighbour, route.
 func BenchmarkPod(b *testing.B) {
 	for _, others := range []int{0, 100, 500} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {

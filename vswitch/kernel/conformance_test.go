@@ -24,7 +24,6 @@ func TestConformance(t *testing.T) {
 
 var serial atomic.Int32
 
-// newNamespace makes a network namespace that ends with the test.
 func newNamespace(t testing.TB, kind string) *vswitchtest.Host {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -39,11 +38,10 @@ func newNamespace(t testing.TB, kind string) *vswitchtest.Host {
 	return h
 }
 
-// node is a network namespace with one veth end as its NIC.
 type node struct {
 	*vswitchtest.Host
-	peer *vswitchtest.Host // has the other end of the NIC, uplink
-	// vrfRules: VRFs are policy rules even if the kernel has VRF devices.
+	peer *vswitchtest.Host
+	// vrfRules emulates VRFs with policy rules even if the kernel has VRF devices.
 	vrfRules bool
 }
 
@@ -57,7 +55,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// SetCable: the far end waits in the node's namespace.
+// SetCable unplugs the far end by moving it into the node's namespace.
 func (n *node) SetCable(t testing.TB, tap *vpp_interfaces.Interface, plugged bool) {
 	t.Helper()
 	n.Exec(t, "ip link set dev "+tap.GetTap().GetHostIfName()+map[bool]string{true: " up", false: " down"}[plugged])
@@ -133,7 +131,6 @@ func (n *node) Foreign(t testing.TB) func() []string {
 			"ip -4 -o addr show dev eth0 to 10.201.0.0/24",
 			"ip -4 route show table local to 10.201.0.0/24", "ip rule", "ip -6 rule", "ip route show table 77", "ip route show table 121000005",
 		} {
-			// Multicast entries come and go by themselves.
 			for line := range strings.Lines(n.Exec(t, command)) {
 				if !strings.HasPrefix(line, "33:33:") && !strings.HasPrefix(line, "01:00:") {
 					s[command] += line
@@ -171,7 +168,6 @@ func (n *node) Accidents() []vswitchtest.Accident {
 			n.ExecAll(t, commands)
 		}}
 	}
-	// dropping has a chain drop what its rules do not decide.
 	dropping := func(chain string, keys ...string) vswitchtest.Accident {
 		return vswitchtest.Accident{Name: "policy of chain " + chain + " changed", Keys: keys, Do: func(t testing.TB) {
 			t.Helper()
@@ -231,7 +227,7 @@ func (n *node) Accidents() []vswitchtest.Accident {
 	}
 }
 
-// Batch runs commands of ip, one for each line.
+// Batch runs one ip command per line.
 func (n *node) Batch(t testing.TB, commands string) {
 	t.Helper()
 	file := t.TempDir() + "/batch"

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// What is denied is counted by pod, direction and cause, to the packet, and what was to be reached is told; a
-// flood to ever new ports is counted as well, and told in part.
+// Denials are counted exactly by pod, direction and cause, and reported with their destinations. A
+// flood to random ports is counted in full and reported in part.
 func TestDenialsAreCounted(t *testing.T) {
 	site := newNode(t)
 	v := site.Open(t).(*VSwitch)
@@ -54,7 +54,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	wantCounts := func(want ...filter.DeniedSubject) filter.Denials {
 		t.Helper()
 		var d filter.Denials
-		await.That(t, "counts", func() (err error) { // the kernel may forward packets later than they are sent
+		await.That(t, "counts", func() (err error) { // forwarding may be delayed
 			d, err = v.Denials(t.Context(), false)
 			for _, w := range want {
 				if err == nil && (len(d.Subjects) != len(want) || !slices.Contains(d.Subjects, w)) {
@@ -72,7 +72,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	isolated := filter.DeniedSubject{Address: server, Direction: contiv_filter.AccessList_INGRESS, Packets: 3}
 	byRule := filter.DeniedSubject{Address: server, Direction: contiv_filter.AccessList_INGRESS, ByRule: true, Packets: 2}
 	egress := filter.DeniedSubject{Address: client, Direction: contiv_filter.AccessList_EGRESS, Packets: 1}
-	send(addrs[1], 80, 80) // passes
+	send(addrs[1], 80, 80)
 	send(addrs[1], 53, 55)
 	send(addrs[1], 99, 99)
 	send(addrs[1], 99, 99)
@@ -92,7 +92,8 @@ func TestDenialsAreCounted(t *testing.T) {
 		t.Errorf("%+v: no ping", d.Flows)
 	}
 
-	// What the server sends on a connection that may no longer be is counted, and not told as a wish of its own.
+	// A server's packets on a connection that became forbidden are counted, but not reported as
+	// connection attempts.
 	server0 := inHost(t, pods[1], func() (net.PacketConn, error) { return net.ListenPacket("udp", addrs[1]+":80") })
 	defer server0.Close()
 	send(addrs[1], 80, 80)
@@ -113,7 +114,6 @@ func TestDenialsAreCounted(t *testing.T) {
 	if n := len(d.Flows); n < 50 || n > 5000 {
 		t.Errorf("%d flows are told of %d, want some", n, flood)
 	}
-	// The program nft reads the table.
 	out := site.Exec(t, "nft list table inet contiv-policy")
 	for _, want := range []string{"set isolated-in4", "set flows4", "limit rate 50/second burst 100 packets jump flows"} {
 		if !strings.Contains(out, want) {

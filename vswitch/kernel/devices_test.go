@@ -10,8 +10,8 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 )
 
-// A device of somebody else that has got the index of one of ours, as one may that comes
-// from another namespace, is neither changed nor deleted for it.
+// Another party's device may take the index of one of ours, for example when it moves here from
+// another namespace. It is neither changed nor deleted.
 func TestDeviceThatTookAnIndex(t *testing.T) {
 	for name, do := range map[string]func(v *VSwitch) error{
 		"address": func(v *VSwitch) error {

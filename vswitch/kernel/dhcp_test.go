@@ -24,12 +24,11 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// leaseTest is a node whose NIC leads to a DHCP server.
 type leaseTest struct {
 	*node
 	t      *testing.T
 	server *vswitchtest.DHCPServer
-	// patience is how long clients wait for an answer before they ask again.
+	// patience is the clients' first retransmission timeout.
 	patience time.Duration
 }
 
@@ -43,7 +42,6 @@ func newLeaseTest(t *testing.T) *leaseTest {
 	return &leaseTest{n, t, vswitchtest.NewDHCPServer(t, n.peer, uplink, mustAddr("10.9.0.1")), 500 * time.Millisecond}
 }
 
-// leasingAgent is an agent whose DHCP clients are impatient.
 type leasingAgent struct {
 	*kvscheduler.Scheduler
 	v      *VSwitch
@@ -73,7 +71,6 @@ func (n *leaseTest) start() *leasingAgent {
 	return a
 }
 
-// resync requests exactly the given interfaces, and returns what was executed.
 func (n *leaseTest) resync(a *leasingAgent, ifaces ...*vpp_interfaces.Interface) []kvscheduler.RecordedOp {
 	n.t.Helper()
 	txn := a.NewTransaction()
@@ -87,8 +84,7 @@ func (n *leaseTest) resync(a *leasingAgent, ifaces ...*vpp_interfaces.Interface)
 	return a.RecordedTxn(seq).Executed
 }
 
-// await returns the next lease with the address, "" for the news that there is
-// none any more.
+// await waits for the next lease with the address; "" waits for its loss.
 func (n *leaseTest) await(a *leasingAgent, address string) {
 	n.t.Helper()
 	timeout := time.After(await.Patience)
@@ -105,7 +101,6 @@ func (n *leaseTest) await(a *leasingAgent, address string) {
 	}
 }
 
-// asked waits until the server has been sent a message of the type after the first ones.
 func (n *leaseTest) asked(typ dhcpv4.MessageType, after int) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.t.Context(), await.Patience)
@@ -113,7 +108,6 @@ func (n *leaseTest) asked(typ dhcpv4.MessageType, after int) {
 	check(n.t, n.server.Await(ctx, typ, after))
 }
 
-// has checks the addresses of the NIC and the default route.
 func (n *leaseTest) has(address, gateway string) {
 	n.t.Helper()
 	addresses := n.Exec(n.t, "ip -4 -o addr show dev "+nic)
@@ -153,7 +147,6 @@ func TestDHCPLeaseIsObtainedAndGivenBack(t *testing.T) {
 		}
 	}
 
-	// Nothing to do in a resync, with the lease in use.
 	before := len(n.server.Seen())
 	if ops := n.resync(a, dhcpNIC); len(ops) > 0 {
 		t.Errorf("a resync executed %v", ops)
@@ -174,10 +167,10 @@ func TestDHCPLeaseIsObtainedAndGivenBack(t *testing.T) {
 
 func TestDHCPServerComesLater(t *testing.T) {
 	n := newLeaseTest(t)
-	n.peer.Exec(t, "ip link set dev "+uplink+" down") // no carrier
+	n.peer.Exec(t, "ip link set dev "+uplink+" down")
 	a := n.start()
 	n.resync(a, dhcpNIC)
-	n.peer.Exec(t, "ip link set dev "+uplink+" up") // nobody answers yet
+	n.peer.Exec(t, "ip link set dev "+uplink+" up")
 	n.has("", "")
 	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", time.Hour))
 	n.await(a, "10.9.0.7/24")
@@ -192,19 +185,16 @@ func TestDHCPLeaseIsProlonged(t *testing.T) {
 	a := n.start()
 	n.resync(a, dhcpNIC)
 	n.await(a, "10.9.0.7/24")
-	for range 2 { // each after a second
+	for range 2 { // each expires after a second
 		n.asked(dhcpv4.MessageTypeRequest, len(n.server.Seen()))
 		n.has("10.9.0.7/24", "10.9.0.1")
 	}
-	// The server does not answer when the lease is to be renewed, but when any server
-	// is asked.
 	n.server.Up(t, vswitchtest.DHCPOffer{Mute: true})
 	seen := len(n.server.Seen())
 	n.asked(dhcpv4.MessageTypeRequest, seen)
 	n.server.Up(t, long)
 	n.asked(dhcpv4.MessageTypeRequest, seen+1)
 	n.has("10.9.0.7/24", "10.9.0.1")
-	// For good.
 	seen = len(n.server.Seen())
 	n.server.Up(t, offer("10.9.0.7/24", "10.9.0.1", 2*time.Second))
 	n.asked(dhcpv4.MessageTypeRequest, seen)
@@ -213,12 +203,12 @@ func TestDHCPLeaseIsProlonged(t *testing.T) {
 	n.has("", "")
 }
 
-// The client hears the first refusal of its address, and asks again for another one if a message is lost.
+// The client sees the server's first NAK, and repeats its DISCOVER if a message is lost.
 func TestDHCPServerChangesTheAddress(t *testing.T) {
 	for lost := range 2 {
 		t.Run(fmt.Sprintf("%d DISCOVER lost", lost), func(t *testing.T) {
 			n := newLeaseTest(t)
-			n.patience = 5 * time.Second // far more than an answer takes, and far less than the test waits
+			n.patience = 5 * time.Second // far longer than an answer takes, far shorter than the test waits
 			first := offer("10.9.0.7/24", "10.9.0.1", time.Hour)
 			first.Renew, first.Rebind = 2*time.Second, time.Minute
 			n.server.Up(t, first)
@@ -234,7 +224,7 @@ func TestDHCPServerChangesTheAddress(t *testing.T) {
 			if out := n.Exec(t, "ip -4 -o addr show dev "+nic); strings.Contains(out, "10.9.0.7") {
 				t.Errorf("the old address is left: %s", out)
 			}
-			// One REQUEST for the old address; a busy machine may repeat the others.
+			// One REQUEST for the old address. A busy machine may repeat the other messages.
 			want := []dhcpv4.MessageType{dhcpv4.MessageTypeRequest, dhcpv4.MessageTypeDiscover, dhcpv4.MessageTypeRequest}
 			seen := n.server.Seen()[before:]
 			if !slices.Equal(slices.Compact(slices.Clone(seen)), want) || seen[1] != want[1] {
@@ -254,7 +244,6 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	a.stop()
 	n.has("10.9.0.7/24", "10.9.0.1")
 
-	// The next agent asks for the same address, without looking for another.
 	before := len(n.server.Seen())
 	b := n.start()
 	n.resync(b, dhcpNIC)
@@ -268,7 +257,7 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	}
 	b.stop()
 
-	// So it does without an answer, and then asks all servers to prolong the lease.
+	// Without an answer it keeps the address, and then rebinds the lease.
 	n.server.Up(t, vswitchtest.DHCPOffer{Mute: true})
 	before = len(n.server.Seen())
 	c := n.start()
@@ -283,7 +272,6 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 		t.Errorf("the node was not reached all the time: no answer to the packets %d", numbers)
 	}
 
-	// Another network, as the server says.
 	n.server.Up(t, offer("10.10.0.5/24", "10.10.0.1", time.Hour))
 	d := n.start()
 	n.resync(d, dhcpNIC)
@@ -291,7 +279,6 @@ func TestDHCPLeaseOutlivesTheAgent(t *testing.T) {
 	n.has("10.10.0.5/24", "10.10.0.1")
 	d.stop()
 
-	// An agent that does not want it gives it back.
 	e := n.start()
 	n.resync(e)
 	n.has("", "")
@@ -374,8 +361,8 @@ func TestDHCPUnsupported(t *testing.T) {
 	}
 }
 
-// startPing sends packets until the returned function is called, which waits for further
-// answers and returns the numbers of the packets before them that had none.
+// startPing sends packets until lost is called. lost waits for outstanding answers and returns the
+// sequence numbers without one.
 func startPing(t *testing.T, from *vswitchtest.Host, to string) (lost func() []int) {
 	t.Helper()
 	ping := exec.Command("nsenter", "--net="+from.NetNS, "--", "ping", "-n", "-i", "0.002", to)

@@ -34,7 +34,6 @@ func listDNAT66(t *testing.T, v *VSwitch, expected ...*contiv_nat.DNat66) []*con
 	return list
 }
 
-// A value that comes between the loss of the table and its repair makes the table anew.
 func TestTableOfDNAT66ThatIsGoneIsMadeAnew(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -63,7 +62,7 @@ func TestDamagedDNAT66IsRepaired(t *testing.T) {
 			t.Errorf("%s: %v: %s", command, err, out)
 		}
 	}
-	for damage, spared := range map[string]bool{ // whether the other value is spared
+	for damage, spared := range map[string]bool{
 		"delete element ip6 contiv nat-balanced { fd96::1 . tcp . 80 }":                           true,
 		"delete element ip6 contiv nat-balance-6-10800 { fd96::1 . tcp . 80 . 0x00000003 }":       true,
 		"delete element ip6 contiv nat-self-ip { fd96::1 . tcp . 80 . fd10::2 . fd10::2 }":        true,

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What one value gives up another one may take in the same transaction, whichever is executed first, and both may do so:
-// what cannot be done at once is done when it is tried again.
+// Mappings may move between values in one transaction, in either order and in both directions. A
+// change that must wait succeeds when retried.
 func TestMappingsChangeHands(t *testing.T) {
 	n := newNode(t)
 	s := kvscheduler.New(kvscheduler.Options{})

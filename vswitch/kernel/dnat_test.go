@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// manyServices returns DNAT for so many services with so many backends each.
 func manyServices(services, backends int) []*vpp_nat.DNat44 {
 	var list []*vpp_nat.DNat44
 	for s := range services {
@@ -75,8 +74,7 @@ func enableNAT(t testing.TB, v *VSwitch) {
 	}
 }
 
-// Whoever lists the ruleset of a node must be able to: nft 1.0 aborts at some rules
-// that the kernel takes.
+// nft 1.0 must be able to list the table: it aborts on some rules that the kernel accepts.
 func TestNFTPrintsNAT(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -84,7 +82,6 @@ func TestNFTPrintsNAT(t *testing.T) {
 	check(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}))
 	check(t, v.NAT().SetDNAT(t.Context(), everyFeature()))
 	wantPrinted(t, n)
-	// As an earlier version made it: with clients by address.
 	script := t.TempDir() + "/nft"
 	check(t, os.WriteFile(script, []byte("add map ip contiv nat-affinity { type ipv4_addr . inet_proto . inet_service . ipv4_addr : ipv4_addr . inet_service; flags dynamic, timeout; }"), 0o600))
 	n.Exec(t, "nft -f "+script)
@@ -170,7 +167,6 @@ func TestDamagedDNATIsRepaired(t *testing.T) {
 	}
 }
 
-// What others remove while we do not look is no obstacle to a change.
 func TestChangeOfDNATThatIsGone(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -188,8 +184,8 @@ func TestChangeOfDNATThatIsGone(t *testing.T) {
 	check(t, v.NAT().RemoveDNAT(t.Context(), less))
 }
 
-// A value that comes between the loss of the table and its repair makes the table anew, as Nat44Global wants it: a pod's CNI ADD does not
-// fail because somebody has just flushed the ruleset.
+// A value created between the loss of the table and its repair recreates the table with the
+// settings of Nat44Global. So a pod's CNI ADD does not fail right after the ruleset was flushed.
 func TestTableOfNATThatIsGoneIsMadeAnew(t *testing.T) {
 	value := everyFeature()
 	pool := &vpp_nat.Nat44AddressPool{FirstIp: "192.168.16.30"}
@@ -227,7 +223,6 @@ func TestTableOfNATThatIsGoneIsMadeAnew(t *testing.T) {
 	}
 }
 
-// What a vswitch reads ahead is what its first list says, unless somebody changes the table in between.
 func TestDNATThatIsReadAhead(t *testing.T) {
 	n := newNode(t)
 	first := openKernel(t, n)
@@ -296,9 +291,9 @@ func TestAllElementsAreFoundWhileTheirSetGrows(t *testing.T) {
 	}
 }
 
-// BenchmarkDNAT: services with ten backends each. Changes should cost the same
-// however many there are, a resync less than three times as much for each service of
-// 10 000 as of 100: the kernel reads sets from their start again and again.
+// BenchmarkDNAT: services with ten backends each. The cost of a change should not depend on their
+// number, and a resync of 10 000 services should cost less than three times as much per service as
+// one of 100: the kernel rereads sets from their start.
 func BenchmarkDNAT(b *testing.B) {
 	for _, services := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
@@ -345,8 +340,8 @@ func BenchmarkDNAT(b *testing.B) {
 	}
 }
 
-// BenchmarkDifferentDNAT: a service of many ports, of which the kernel lacks one. A mapping should cost the same however
-// many there are.
+// BenchmarkDifferentDNAT: a service of many ports, one of which is missing in the kernel. The cost
+// per mapping should not depend on their number.
 func BenchmarkDifferentDNAT(b *testing.B) {
 	for _, ports := range []int{100, 10000} {
 		b.Run(fmt.Sprintf("ports=%d", ports), func(b *testing.B) {

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tapIn is a TAP whose far end belongs into the namespace of a host.
 func tapIn(name string, host *vswitchtest.Host) *vpp_interfaces.Interface {
 	v := tap(name)
 	v.Mtu = 1450
@@ -21,7 +20,6 @@ func tapIn(name string, host *vswitchtest.Host) *vpp_interfaces.Interface {
 	return v
 }
 
-// listed returns the parameters of the TAP as it is listed when it is expected.
 func listed(t *testing.T, v *VSwitch, tap *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
 	t.Helper()
 	list, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{tap})
@@ -58,8 +56,8 @@ func TestFarEndIsMadeInItsNamespace(t *testing.T) {
 	}
 }
 
-// A far end that is not where it belongs is a difference, and no obstacle to
-// making the TAP anew.
+// A far end in the wrong namespace is reported as a difference, and does not prevent recreating the
+// TAP.
 func TestFarEndInAnotherNamespace(t *testing.T) {
 	for _, where := range []string{"another pod", "the node"} {
 		t.Run(where, func(t *testing.T) {
@@ -85,7 +83,6 @@ func TestFarEndInAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A far end that was made in the vswitch's namespace may have been taken anywhere.
 func TestFarEndWithoutNamespaceMayBeAnywhere(t *testing.T) {
 	n, pod := newNode(t), newNamespace(t, "pod")
 	v := openKernel(t, n)

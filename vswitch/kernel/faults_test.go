@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// podSteps makes a pod and takes it away, in steps each of which may be repeated.
 func podSteps(v vswitch.VSwitch) (add, remove []func(t *testing.T) error) {
 	tap, arp, route := podValues(0)
 	add = []func(t *testing.T) error{
@@ -41,8 +40,8 @@ func podSteps(v vswitch.VSwitch) (add, remove []func(t *testing.T) error) {
 	return add, remove
 }
 
-// Whichever request to the kernel fails: the operation that it belongs to succeeds when
-// it is repeated, the pod ends up complete, and when it goes nothing of it is left.
+// Whichever request to the kernel fails, repeating the operation succeeds. The pod is complete
+// after its addition, and leaves no trace after its removal.
 func TestAnyRequestMayFail(t *testing.T) {
 	for name, fault := range map[string]error{"busy": unix.EBUSY, "no buffers": unix.ENOBUFS, "dump interrupted": netlink.ErrDumpInterrupted} {
 		t.Run(name, func(t *testing.T) {
@@ -88,12 +87,11 @@ func TestAnyRequestMayFail(t *testing.T) {
 	}
 }
 
-// withoutCounters removes what changes by itself from a listing.
 func withoutCounters(listing string) string {
 	var kept []string
 	for line := range strings.Lines(listing) {
 		if strings.HasPrefix(line, "Error: Peer netns reference") {
-			continue // ip looks through /run/netns, where others remove theirs
+			continue // ip scans /run/netns while other tests remove theirs
 		}
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasSuffix(fields[1], ":") {
 			line = fields[1] + "\n" // a device: its name

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// findPod returns what Find says about the values of a pod.
 func findPod(t testing.TB, vs vswitch.VSwitch, n int) map[string]proto.Message {
 	t.Helper()
 	tap, arp, route := podValues(n)
@@ -40,7 +39,6 @@ func findPod(t testing.TB, vs vswitch.VSwitch, n int) map[string]proto.Message {
 	return found
 }
 
-// listPod returns what List says about the values of a pod, among those of all.
 func listPod(t testing.TB, vs vswitch.VSwitch, n int) map[string]proto.Message {
 	t.Helper()
 	tap, arp, route := podValues(n)
@@ -69,7 +67,6 @@ func listPod(t testing.TB, vs vswitch.VSwitch, n int) map[string]proto.Message {
 	return found
 }
 
-// Find sees what List sees, of what is intact, damaged, hidden or gone.
 func TestFindSeesWhatListSees(t *testing.T) {
 	tap, _, _ := podValues(0)
 	device := own.DeviceName(own.DevInterface, tap.GetName())
@@ -78,7 +75,7 @@ func TestFindSeesWhatListSees(t *testing.T) {
 		exist  int
 	}{
 		"intact":                         {"", 3},
-		"down":                           {"ip link set $DEV down", 1}, // routes and neighbours go with it
+		"down":                           {"ip link set $DEV down", 1},
 		"other MTU":                      {"ip link set $DEV mtu 1300", 3},
 		"other MAC":                      {"ip link set $DEV address 02:00:00:00:00:99", 2},
 		"further address":                {"ip addr add 10.99.0.1/32 dev $DEV", 3},
@@ -105,7 +102,7 @@ func TestFindSeesWhatListSees(t *testing.T) {
 					site.Exec(t, strings.ReplaceAll(strings.TrimSpace(command), "$DEV", device))
 				}
 			}
-			// List last: it may note what has changed.
+			// List last: it may record changes.
 			found, listed := findPod(t, vs, 0), listPod(t, vs, 0)
 			if diff := cmp.Diff(listed, found, protocmp.Transform()); diff != "" {
 				t.Errorf("Find differs (-List +Find):\n%s", diff)
@@ -120,7 +117,6 @@ func TestFindSeesWhatListSees(t *testing.T) {
 	}
 }
 
-// addGateway adds the interface whose address the pods' borrow.
 func addGateway(t testing.TB, vs vswitch.VSwitch) {
 	t.Helper()
 	topo := vswitchtest.Topology{Node: 1, NIC: nic}

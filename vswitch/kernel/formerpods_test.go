@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// wiredPod is a guarded pod of a node.
 type wiredPod struct {
 	*vswitchtest.Host
 	guard *guard.SourceGuard
@@ -46,7 +45,7 @@ func guardedPod(t *testing.T, n *node, v *VSwitch, name, addr string) *wiredPod 
 	return p
 }
 
-// remove does so as an agent that restarted, and knows no more than what it finds.
+// remove deletes the pod with a restarted agent, which knows only the kernel's state.
 func (p *wiredPod) remove(t *testing.T, n *node) {
 	t.Helper()
 	v := openKernel(t, n)
@@ -71,7 +70,8 @@ func (p *wiredPod) listen(t *testing.T, port uint16) *net.UDPConn {
 	return c
 }
 
-// A pod with the address of a former one has none of its connections: who the former one asked cannot answer it.
+// A pod inherits no connections from a former pod with its address: the former pod's peers cannot
+// reach it.
 func TestNobodyAnswersAFormerPod(t *testing.T) {
 	for name, test := range map[string]struct {
 		network string
@@ -92,7 +92,7 @@ func TestNobodyAnswersAFormerPod(t *testing.T) {
 			former := guardedPod(t, site, v, "former", network+"2")
 			asked := guardedPod(t, site, v, "asked", network+"3").listen(t, 9999)
 			friend := guardedPod(t, site, v, "friend", network+"4").listen(t, 9999)
-			// All the time, there is a policy: connections are tracked.
+			// The policy keeps connections tracked throughout.
 			check(t, v.Filter().Set(t.Context(), &contiv_filter.Subject{Name: "asked", Addresses: []string{network + "3"}, Egress: []*contiv_filter.Subject_Stage{{}}}))
 			send := func(c *net.UDPConn, to net.Addr, what string) {
 				t.Helper()
@@ -131,7 +131,7 @@ func TestNobodyAnswersAFormerPod(t *testing.T) {
 	}
 }
 
-// What two pods may send from belongs to the other one when the first has gone.
+// An address that two pods may use belongs to the remaining pod after the other is deleted.
 func TestConnectionsOfSharedAddressesStay(t *testing.T) {
 	site := newNode(t)
 	v := openKernel(t, site)

@@ -21,11 +21,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkGuardedPods compares pods with source guards, beside 250 other guards, with pods
-// of a node that has none: one TCP stream, and TCP connections one after the other. Both alternate, so that
-// what else the machine does concerns them alike; CPU time (of the process, in which the
-// kernel forwards) is compared as well as time. The medians of the ratios are reported:
-// 1.00 is no difference.
+// BenchmarkGuardedPods compares pods with source guards, among 250 other guards, with pods of a
+// node without guards: one TCP stream, and successive TCP connections. The two alternate so that
+// noise affects both. It reports the medians of the ratios of time and of CPU time (of the process,
+// which includes forwarding); 1.00 means no difference.
 func BenchmarkGuardedPods(b *testing.B) {
 	for _, ipv6 := range []bool{false, true} {
 		b.Run(map[bool]string{false: "IPv4", true: "IPv6"}[ipv6], func(b *testing.B) { benchGuards(b, ipv6) })
@@ -64,7 +63,7 @@ func benchGuards(b *testing.B, ipv6 bool) {
 		guards = append(guards, &guard.SourceGuard{Interface: fmt.Sprintf("other%d", n), MacAddress: fmt.Sprintf("02:fe:00:01:00:%02x", n),
 			IpAddresses: []string{fmt.Sprintf("10.1.2.%d", n+1), fmt.Sprintf("fd10:2::%x", n+1)}, MaxConnections: 16384})
 	}
-	// A node translates anyway: connections are tracked with guards and without.
+	// NAT is enabled, so connections are tracked with and without guards.
 	check(b, v.NAT().Enable(b.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
 	check(b, v.NAT66().Create(b.Context(), &contiv_nat.SourceNAT66{Interface: nic, Address: "fd16::1"}))
 	if err := pods[0].Ping(addrs[1], 56, 5*time.Second); err != nil {
@@ -130,7 +129,7 @@ func benchGuards(b *testing.B, ipv6 bool) {
 	for name, do := range work {
 		b.Run(name, func(b *testing.B) {
 			var byTime, byCPU []float64
-			do() // warm up
+			do()
 			for b.Loop() {
 				var took, used [2]time.Duration
 				for _, on := range []bool{true, false, false, true} {
@@ -151,7 +150,6 @@ func benchGuards(b *testing.B, ipv6 bool) {
 	}
 }
 
-// inHost calls fn in the network namespace of a host.
 func inHost[T any](b testing.TB, h *vswitchtest.Host, fn func() (T, error)) (result T) {
 	b.Helper()
 	done := make(chan error, 1)

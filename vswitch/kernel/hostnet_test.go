@@ -16,8 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Whoever switches forwarding off, or has the host's default route go, takes the network from
-// pods: that is said at once, and as long as it lasts.
 func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 	const up = "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0; ip route add default via 10.66.0.9"
 	for name, test := range map[string]struct{ before, damage, repair, want string }{
@@ -56,7 +54,7 @@ func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 	}
 }
 
-// A default route that somebody deletes on purpose, and one that is a value, are no loss.
+// Deleting a default route on purpose is no loss, nor is a missing default route that is a value.
 func TestDefaultRoutesThatAreNotLost(t *testing.T) {
 	n := newNode(t)
 	n.ExecAll(t, "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0")
@@ -82,7 +80,6 @@ func TestDefaultRoutesThatAreNotLost(t *testing.T) {
 	}
 }
 
-// eventually returns when it holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	await.That(t, what, func() error {
@@ -93,7 +90,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	})
 }
 
-// ExecAll runs commands that are separated by semicolons.
+// ExecAll runs commands separated by semicolons.
 func (n *node) ExecAll(t testing.TB, commands string) {
 	t.Helper()
 	for command := range strings.SplitSeq(commands, ";") {

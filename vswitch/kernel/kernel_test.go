@@ -53,7 +53,6 @@ func TestForeignRouteIsNotReplaced(t *testing.T) {
 	check(t, v.Routes().Create(t.Context(), route))
 }
 
-// An existing device keeps what it has, and is let go without a trace of ours.
 func TestExistingDevice(t *testing.T) {
 	n := newNode(t)
 	n.Exec(t, "ip addr add 10.7.0.1/24 dev eth0")
@@ -73,7 +72,6 @@ func TestExistingDevice(t *testing.T) {
 		t.Errorf("listed as %v, want it with exactly the addresses that it is wanted with", list)
 	}
 
-	// After a restart that does not want the device, only our address is known.
 	restarted := openKernel(t, n)
 	list, err = restarted.Interfaces().List(ctx, nil)
 	check(t, err)
@@ -93,7 +91,6 @@ func TestExistingDevice(t *testing.T) {
 	}
 }
 
-// What a crash left behind is removed by a resync, and no obstacle.
 func TestHalfMadeDevices(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -241,11 +238,10 @@ func TestNATWithSeveralPoolsAndInterfaces(t *testing.T) {
 	}
 }
 
-// When the kernel drops events, everything is reported.
 func TestLostEvents(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
-	v.receiveBuffer = 1 // the kernel makes it its minimum
+	v.receiveBuffer = 1 // the kernel raises it to its minimum
 	values := []*vpp_l3.Route{{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}}
 	check(t, v.Interfaces().Create(t.Context(), tap("tap1")))
 	check(t, v.Routes().Create(t.Context(), values[0]))
@@ -253,7 +249,6 @@ func TestLostEvents(t *testing.T) {
 	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { reports <- fmt.Sprint(reason, len(keys)) }))
 	deadline := time.After(time.Minute)
 	for {
-		// A burst of events, larger than the buffer.
 		var batch strings.Builder
 		for i := range 200 {
 			fmt.Fprintf(&batch, "route add 10.66.%d.0/24 dev lo\nroute del 10.66.%d.0/24 dev lo\n", i, i)
@@ -274,7 +269,6 @@ func TestLostEvents(t *testing.T) {
 	}
 }
 
-// awaitReport waits until a value is reported, and returns the reason.
 func awaitReport(t *testing.T, reports <-chan report, key string) string {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -295,8 +289,8 @@ type report struct {
 	keys   []string
 }
 
-// A route that could not be made because one of somebody else was in the way is tried
-// again as soon as that is gone: deleted, or taken along by its device.
+// A route blocked by another party's route is retried as soon as that route is deleted, or removed
+// with its device.
 func TestRouteIsRetriedWhenWhatWasInTheWayIsGone(t *testing.T) {
 	for _, command := range []string{"ip route del 10.5.0.0/16", "ip link set dev eth0 down"} {
 		t.Run(command, func(t *testing.T) {
@@ -320,8 +314,8 @@ func TestRouteIsRetriedWhenWhatWasInTheWayIsGone(t *testing.T) {
 	}
 }
 
-// Whoever replaces a route of ours by one that claims to be ours as well is noticed; what
-// we replace ourselves is not.
+// Watch reports a route of ours replaced by another party under our protocol number, but not our own
+// replacements.
 func TestRouteReplacedUnderOurProtocol(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -333,7 +327,7 @@ func TestRouteReplacedUnderOurProtocol(t *testing.T) {
 	route := &vpp_l3.Route{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}
 	other := &vpp_l3.Route{DstNetwork: "10.6.0.0/16", OutgoingInterface: "tap1"}
 	second := &vpp_l3.Route{DstNetwork: "10.6.0.0/16", OutgoingInterface: "tap2"}
-	for _, r := range []*vpp_l3.Route{route, other, second} { // the last one replaces a route with its two paths
+	for _, r := range []*vpp_l3.Route{route, other, second} { // the last one replaces a route that has two paths
 		check(t, v.Routes().Create(ctx, r))
 	}
 	n.Exec(t, "ip route replace 10.5.0.0/16 dev c-tap2 proto 121")

@@ -4,8 +4,6 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// lacks are the descriptors that the kernel vswitch has nothing for, with what to do
-// instead.
 var lacks = map[string]string{
 	vswitch.ABFDescriptor: "forwarding by access lists: add routes to the destinations, or policy rules (`ip rule`) on the host",
 	vswitch.IPScanNeighborDescriptor: "scans of neighbours: the Linux kernel probes the neighbours that are used by itself; " +
@@ -32,5 +30,5 @@ const (
 		"let the process listen there, and leave the value out"
 )
 
-// Lacks says why the kernel vswitch does not configure the values of a descriptor.
+// Lacks returns why the kernel vswitch does not configure the descriptor's values; "" if it does.
 func (v *VSwitch) Lacks(descriptor string) string { return lacks[descriptor] }

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createOrSkip makes an interface, or skips the test if this kernel has none of its kind.
 func createOrSkip(t *testing.T, v *VSwitch, iface *vpp_interfaces.Interface) {
 	t.Helper()
 	err := v.Interfaces().Create(t.Context(), iface)
@@ -39,7 +38,6 @@ func greTunnel(name string) *vpp_interfaces.Interface {
 	}
 }
 
-// A device that was made before is taken over if it is as wanted, and made anew if not.
 func TestCreateOverADeviceThatExists(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -80,7 +78,6 @@ func TestCreateOverADeviceThatExists(t *testing.T) {
 	}
 }
 
-// watch returns what Watch reports.
 func watch(t *testing.T, v *VSwitch) <-chan []string {
 	t.Helper()
 	reports := make(chan []string, 100)
@@ -125,8 +122,6 @@ func TestAccidentsOfTunnels(t *testing.T) {
 	}
 }
 
-// Two TAPs of a bond lead to a bridge in a host: one link is enough, and when it fails
-// the other one takes over.
 func TestBondSurvivesTheLossOfALink(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -207,7 +202,6 @@ func TestBondSurvivesTheLossOfALink(t *testing.T) {
 	}
 }
 
-// Peers are told apart by their keys.
 func TestWireGuardPeers(t *testing.T) {
 	const private, public = "sBNOn07hMmOP826SC+QxwhfpVfehZQ31P5SC4P4sE2E=", "tOW9x/ri8O/kAJyYZjY5Wvca2rdviJ4KKY+y0jYdGDw="
 	n := newNode(t)
@@ -244,7 +238,7 @@ func TestWireGuardPeers(t *testing.T) {
 	}
 }
 
-// router advertises fd00:80::/64 on a device, several times a second.
+// router advertises fd00:80::/64 on a device several times a second.
 func router(t *testing.T, h *vswitchtest.Host, device string) {
 	t.Helper()
 	h.Exec(t, "ip addr add fe80::99/64 dev "+device+" nodad")
@@ -256,7 +250,7 @@ func router(t *testing.T, h *vswitchtest.Host, device string) {
 	t.Cleanup(ns.Close)
 	var fd, index int
 	err = ns.Run(func() error {
-		data, err := os.ReadFile("/proc/thread-self/net/if_inet6") // addr index plen scope flags name
+		data, err := os.ReadFile("/proc/thread-self/net/if_inet6")
 		if err != nil {
 			return err
 		}
@@ -277,7 +271,7 @@ func router(t *testing.T, h *vswitchtest.Host, device string) {
 	prefix := netip.MustParseAddr("fd00:80::").As16()
 	message := append([]byte{
 		134, 0, 0, 0, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0, // router advertisement: hops 64, lifetime 1800 s
-		3, 4, 64, 0xc0, 0, 0, 0x07, 0x08, 0, 0, 0x07, 0x08, 0, 0, 0, 0, // prefix: on link, for autoconfiguration
+		3, 4, 64, 0xc0, 0, 0, 0x07, 0x08, 0, 0, 0x07, 0x08, 0, 0, 0, 0,
 	}, prefix[:]...)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// IPv6 packets of pods leave with the address of the node; its own keep theirs.
-// Somebody who changes the rules is noticed, and a value less is a rule less.
+// IPv6 packets of pods leave with the node's address, and the node's own packets unchanged. Watch
+// reports foreign changes of the rules. Deleting a value deletes its rule.
 func TestNAT66(t *testing.T) {
 	n := newNode(t)
 	pod := newNamespace(t, "pod")
@@ -80,7 +80,6 @@ func TestNAT66(t *testing.T) {
 	}
 }
 
-// waitNoDAD returns when no address of the host is tentative any more.
 func waitNoDAD(t *testing.T, h *vswitchtest.Host) error {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What refers to an allocation is in the kernel with its addresses, goes with the
-// old ones when it changes, and is recognised by a restarted agent.
+// Values that refer to an allocation are configured with its addresses, are removed with the old
+// addresses when it changes, and are recognised by a restarted agent.
 func TestAllocatedAddressesInTheKernel(t *testing.T) {
 	n := newNode(t)
 	alloc := &netalloc_pb.IPAllocation{NetworkName: "net", InterfaceName: nic, Address: "10.9.0.7/24", Gw: "10.9.0.1"}

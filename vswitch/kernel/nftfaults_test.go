@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// nftSteps configure and remove values of a subsystem that nftables holds.
 type nftSteps struct{ add, remove []func(t *testing.T) error }
 
 func nftStepsOf(v vswitch.VSwitch) map[string]nftSteps {
@@ -86,11 +85,10 @@ func nftStepsOf(v vswitch.VSwitch) map[string]nftSteps {
 	}
 }
 
-// anyOrder is what listings contain that says nothing: handles, counters, generations, and the order
-// of elements and of what was made first.
+// anyOrder matches the parts of a listing to ignore: handles, counters, generations and elements
+// that depend on the order of creation.
 var anyOrder = regexp.MustCompile(`packets \d+ bytes \d+|generation \d+|0x00[0-9a-f]{4}00 accept comment "[0-9a-f]+"|0x00[0-9a-f]{4}00|0xff[0-9a-f]{4}ff`)
 
-// ruleset is all of nftables in an order that does not depend on the past.
 func ruleset(t *testing.T, n *node) string {
 	t.Helper()
 	lines := strings.Split(anyOrder.ReplaceAllString(n.Exec(t, "nft list ruleset"), ""), "\n")
@@ -103,11 +101,11 @@ func ruleset(t *testing.T, n *node) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// Whichever request to nftables fails, or succeeds without an answer: repeated, the
-// operation succeeds, and what is there in the end is what is there without faults.
+// Whichever request to nftables fails, or succeeds without an answer, repeating the operation
+// succeeds, and the final ruleset equals one made without faults.
 func TestAnyRequestToNftablesMayFail(t *testing.T) {
 	type fault struct {
-		name, call string // call: those that can fail like this; "": all that the kernel has not done yet
+		name, call string // call selects the requests that can fail like this; "" selects every request that the kernel has not executed yet
 		err        error
 	}
 	faults := []fault{
@@ -152,7 +150,7 @@ func TestAnyRequestToNftablesMayFail(t *testing.T) {
 						return nil
 					})
 					run(t, what, steps.add)
-					run(t, what, steps.add[len(steps.add)-1:]) // makes up for a clean-up that failed
+					run(t, what, steps.add[len(steps.add)-1:])
 					if failed || broken == 1 {
 						if now := ruleset(t, n); now != complete {
 							t.Fatalf("request %d, %s: there is\n%s\nwant\n%s", broken, what, now, complete)
@@ -170,7 +168,6 @@ func TestAnyRequestToNftablesMayFail(t *testing.T) {
 	}
 }
 
-// A clean-up of policies that fails is said, and made up for by the next change.
 func TestFailedCleanUpOfPoliciesIsLogged(t *testing.T) {
 	n := newNode(t)
 	var log locked.Buffer
@@ -186,7 +183,7 @@ func TestFailedCleanUpOfPoliciesIsLogged(t *testing.T) {
 		if call != "commit" {
 			return nil
 		}
-		if commits++; commits == 2 { // the first is what was asked for
+		if commits++; commits == 2 { // the first commit is the change itself
 			return errors.New("out of luck")
 		}
 		return nil

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Of subjects with one address, the last one set counts. The others are there, too: a
-// resync does not take turns. One that was found to be missing does not come back.
+// Of subjects with the same address, the one set last applies, but all exist: a resync does not
+// alternate between them. A subject that was found missing does not return.
 func TestSubjectsWithOneAddress(t *testing.T) {
 	site := newNode(t)
 	v := site.Open(t).(*VSwitch)
@@ -51,14 +51,14 @@ func TestSubjectsWithOneAddress(t *testing.T) {
 		t.Errorf("damaged, but found %v, %v", found, err)
 	}
 	check(t, restarted.Filter().Set(t.Context(), two))
-	check(t, restarted.Filter().Remove(t.Context(), two)) // one is missing, and stays so
+	check(t, restarted.Filter().Remove(t.Context(), two))
 	if rules := site.Self().Exec(t, "nft list ruleset"); strings.Contains(rules, "10.1.1.2") {
 		t.Errorf("left: %s", rules)
 	}
 }
 
-// What a node sends with addresses of others, as IPVS and transparent proxies do, is judged by them;
-// what it sends itself is not.
+// Packets that the node sends from foreign addresses, as IPVS and transparent proxies do, are
+// subject to policies. The node's own packets are not.
 func TestPacketsThatTheNodeSendsForOthersAreJudged(t *testing.T) {
 	site := newNode(t)
 	site.Self().Exec(t, "ip addr add 10.1.1.1/24 dev "+nic)
@@ -88,7 +88,7 @@ func TestPacketsThatTheNodeSendsForOthersAreJudged(t *testing.T) {
 		})
 		defer client.Close()
 		_, err := client.WriteTo([]byte(from.addr), server.LocalAddr())
-		if err != nil && !errors.Is(err, syscall.EPERM) { // who sends what is dropped is told
+		if err != nil && !errors.Is(err, syscall.EPERM) { // the kernel reports the drop to a local sender
 			t.Fatal(err)
 		}
 		wait := 5 * time.Second
@@ -107,7 +107,7 @@ func TestPacketsThatTheNodeSendsForOthersAreJudged(t *testing.T) {
 	}
 }
 
-// An ICMP error about a connection passes the policies of its pods only if it comes from where the connection leads.
+// An ICMP error about a connection passes the policies only if it comes from the connection's path.
 func TestErrorsAboutConnectionsComeByTheirPath(t *testing.T) {
 	for version, addrs := range map[string][3]string{"IPv4": {"10.1.1.2", "10.1.1.3", "192.168.16.77"}, "IPv6": {"fd10:1::2", "fd10:1::3", "fd16::77"}} {
 		t.Run(version, func(t *testing.T) {

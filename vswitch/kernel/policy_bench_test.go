@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// BenchmarkPolicies measures opening a TCP connection to a pod that a policy selects: beside
-// pods that other policies select, and with further policies that select it and do not permit
-// the client, before the one that does.
+// BenchmarkPolicies measures opening a TCP connection to a pod that a policy selects: among pods
+// that other policies select, and with further policies of the pod that are evaluated first and do
+// not permit the client.
 func BenchmarkPolicies(b *testing.B) {
 	for _, where := range []string{"of others", "of its own"} {
 		for _, n := range []int{1, 100, 5000} {
@@ -80,10 +80,10 @@ func benchPolicies(b *testing.B, n int, ofOthers bool) {
 	})
 }
 
-// BenchmarkTrafficOfPodsWithPolicies measures a stream, a ping-pong and opening connections over TCP
-// between two pods without policies, and between pods that 100 and 5 000 select, for egress and ingress. All of
-// them take turns, so that they meet the same noise. What counts is the median of the proportions in
-// one turn: of 100 and of 5 000 policies to none.
+// BenchmarkTrafficOfPodsWithPolicies measures a stream, a ping-pong and opening TCP connections
+// between two pods without policies, and between pods with 100 and 5 000 policies for egress and
+// ingress. The variants alternate, so that noise affects all. It reports the median ratio of each
+// variant to no policies.
 func BenchmarkTrafficOfPodsWithPolicies(b *testing.B) {
 	const turns, pause = 45, 60 * time.Millisecond
 	numbers := []int{0, 100, 5000}
@@ -128,8 +128,8 @@ func BenchmarkTrafficOfPodsWithPolicies(b *testing.B) {
 	}
 }
 
-// policiesBetween are n policies each for a client and a server, of sorts that take turns: with one port, with a range, and with
-// all ports. The last ones let the client reach the server.
+// policiesBetween returns n policies each for a client and a server: in turn with one port, a range
+// of ports, and all ports. The last ones let the client reach the server.
 func policiesBetween(n int, client, server string) (values []proto.Message) {
 	type rule = contiv_filter.AccessList_Rule
 	if n == 0 {
@@ -160,7 +160,6 @@ func policiesBetween(n int, client, server string) (values []proto.Message) {
 		&contiv_filter.Subject{Name: server, Addresses: []string{server}, Ingress: stages(add(contiv_filter.AccessList_INGRESS, client))})
 }
 
-// echoServer sends what it gets back, unless that comes in large pieces.
 func echoServer(b *testing.B, pod *vswitchtest.Host, addr string) (address string) {
 	listener := inHost(b, pod, func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(addr, "0")) })
 	b.Cleanup(func() { listener.Close() })
@@ -188,7 +187,6 @@ func echoServer(b *testing.B, pod *vswitchtest.Host, addr string) (address strin
 	return listener.Addr().String()
 }
 
-// rate calls something again and again, and returns the sum of what it returns, per second.
 func rate(b *testing.B, during time.Duration, do func() (float64, error)) float64 {
 	sum, began := 0.0, time.Now()
 	for time.Since(began) < during {
@@ -241,7 +239,6 @@ func connections(b *testing.B, address string, during time.Duration) float64 {
 	})
 }
 
-// twoPods wires pods, which reach each other over the node.
 func twoPods(t testing.TB, site *node, v *VSwitch) (addrs []string, pods []*vswitchtest.Host) {
 	return wirePods(t, site, v, 2)
 }

@@ -13,14 +13,13 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// writes collects requests that change something.
 type writes struct {
 	mu    sync.Mutex
 	calls []string
 	on    bool
 }
 
-// reading are the names of requests of rtnl and nft that only read, or connect for that.
+// reading names the requests of rtnl and nft that only read, or connect to read.
 var reading = []string{
 	"Execute", "LinkByName", "LinkByIndex", "LinkList", "NeighList", "RouteGet", "RouteGetWithOptions", "RouteListFiltered", "RuleList",
 	"QdiscList", "FilterList", "get", "dump", "generation",
@@ -35,7 +34,6 @@ func (w *writes) observe(call string) error {
 	return nil
 }
 
-// during returns what was written while do ran.
 func (w *writes) during(do func()) []string {
 	w.set(true)
 	defer w.set(false)
@@ -54,8 +52,7 @@ func (w *writes) set(on bool) {
 	}
 }
 
-// What notices changes by others, and what reads everything back, changes nothing,
-// whatever has happened: repairs are transactions.
+// Watch and List change nothing in any state: only transactions repair.
 func TestReadersDoNotWrite(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -79,7 +76,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 	}
 	for _, accident := range n.Accidents() {
 		t.Run(accident.Name, func(t *testing.T) {
-			reports := make(chan report, 1000) // watched anew: reports that are repeated are delayed
+			reports := make(chan report, 1000)
 			check(t, v.Watch(t.Context(), func(reason string, keys ...string) { reports <- report{reason, keys} }))
 			calls := w.during(func() {
 				accident.Do(t)
@@ -97,7 +94,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			if len(calls) > 0 {
 				t.Errorf("noticing it and reading back wrote: %v", calls)
 			}
-			await.That(t, "the repair", resync) // a next hop may be out of reach at first
+			await.That(t, "the repair", resync) // a next hop may be unreachable at first
 		})
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When a removal returns, both ends and their names are gone, however many
-// removals are still under way.
+// After a removal returns, both ends and their names are gone, even while other removals are under
+// way.
 func TestRemovedDeviceIsGone(t *testing.T) {
 	n, pod := newNode(t), newNamespace(t, "pod")
 	v := openKernel(t, n)

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// repairing returns a scheduler that has made values, and repairs what others damage.
 func repairing(t *testing.T, n *node, values ...proto.Message) *kvscheduler.Scheduler {
 	t.Helper()
 	v := openKernel(t, n)
@@ -37,7 +36,6 @@ func repairing(t *testing.T, n *node, values ...proto.Message) *kvscheduler.Sche
 	return s
 }
 
-// A port that somebody takes out of its bridge is put back by the first attempt.
 func TestPortsAreBoundAgain(t *testing.T) {
 	n := newNode(t)
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
@@ -71,8 +69,8 @@ func TestPortsAreBoundAgain(t *testing.T) {
 	}
 }
 
-// Guards that somebody damages, or takes away with all of nftables as its service does when it restarts, are repaired
-// without their pods' interfaces being made anew, which would cut connections that the node hides.
+// Guards that are damaged, or lost with all of nftables when its service restarts, are repaired in
+// place. Recreating the pods' interfaces would cut connections that the node masquerades.
 func TestGuardsAreRepairedInPlace(t *testing.T) {
 	site := newNode(t)
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
@@ -85,7 +83,7 @@ func TestGuardsAreRepairedInPlace(t *testing.T) {
 	s := repairing(t, site, append(values, &guard.SourceGuard{Interface: topo.Tap(1), MacAddress: topo.PodMAC(1), IpAddresses: []string{"10.1.1.2"}})...)
 	check(t, s.Barrier(t.Context()))
 	dev := own.DeviceName(own.DevInterface, topo.Tap(1))
-	contents := func() (n [2]int, err error) { // rules, and elements of the pod
+	contents := func() (n [2]int, err error) {
 		for _, table := range []string{"inet", "arp"} {
 			text, err := site.Try("nft list table " + table + " contiv-guard")
 			if err != nil {
@@ -129,8 +127,8 @@ func TestGuardsAreRepairedInPlace(t *testing.T) {
 	}
 }
 
-// What services know of the node is there again after somebody has taken away the tables of NAT: without it, UDP to
-// cluster IPs without endpoints is not refused.
+// The service network is restored after the NAT tables are deleted. Without it, UDP to cluster IPs
+// without endpoints is not refused.
 func TestServiceNetworkIsRepaired(t *testing.T) {
 	n := newNode(t)
 	network := &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}
@@ -149,7 +147,8 @@ func TestServiceNetworkIsRepaired(t *testing.T) {
 	}
 }
 
-// Translations that somebody damages are put back without being removed first: that would end the flows to all of their endpoints.
+// Damaged translations are repaired without removing them first, which would end the flows to all
+// their endpoints.
 func TestTranslationsAreRepairedInPlace(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)

@@ -6,8 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A pod is made with as few requests as possible, each of which takes the kernel's lock of all network
-// settings. Looking at the name of a device before each change (LinkName) takes none.
+// A pod needs as few requests as possible, because each takes the kernel's RTNL lock. Looking up a
+// device's name before each change (LinkName) does not.
 func TestRequestsOfAPod(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -18,11 +18,11 @@ func TestRequestsOfAPod(t *testing.T) {
 	addPod(t, v, 1)
 	v.Net.InjectFaults(nil)
 	want := map[string]int{
-		"Do":        4, // the veth pair is added, and enabled; its address and neighbour are
+		"Do":        4, // adds and enables the veth pair, adds its address and neighbour
 		"LinkIndex": 1,
-		"Execute":   2, // addresses of the lender, and of the borrower
+		"Execute":   2, // addresses of the lender and the borrower
 		"RouteAdd":  1,
-		"LinkName":  4, // of the lender, and before the address, the neighbour and the route are added
+		"LinkName":  4, // before the lender's address, and before the address, the neighbour and the route are added
 	}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Error(diff)

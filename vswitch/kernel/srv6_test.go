@@ -30,7 +30,6 @@ func steerInto(name, bsid, network string) *vpp_srv6.Steering {
 		L3Traffic: &vpp_srv6.Steering_L3Traffic{PrefixAddress: network}}}
 }
 
-// segments is a vswitch with a value of each kind.
 func segments(t *testing.T, n *node) (*VSwitch, *vpp_srv6.LocalSID, *vpp_srv6.Policy, *vpp_srv6.Steering, *vpp_srv6.SRv6Global) {
 	t.Helper()
 	v := openKernel(t, n)
@@ -75,7 +74,8 @@ func TestSegmentsLeaveNothing(t *testing.T) {
 	}
 }
 
-// A pod's SID may come before the route to the pod, while another device has the network of all pods.
+// A pod's SID may be created before the route to the pod, while another device has the network of
+// all pods.
 func TestSegmentsOfNeighbourElsewhere(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
@@ -98,7 +98,7 @@ func TestSegmentsOfNeighbourElsewhere(t *testing.T) {
 	}
 }
 
-// What a call that was interrupted leaves goes with the next one, or at the end.
+// The remains of an interrupted call are removed by the next one, or with the last value.
 func TestHalfMadeSegmentsAreSwept(t *testing.T) {
 	n := newNode(t)
 	v, _, policy, _, _ := segments(t, n)
@@ -183,7 +183,6 @@ func TestDamagedSegmentsAreReported(t *testing.T) {
 	}
 }
 
-// helperOf returns the IPv4 address by which the SID leads to its neighbour.
 func helperOf(t *testing.T, n *node, sid string) string {
 	t.Helper()
 	out := n.Exec(t, "ip -6 route show "+sid+"/128")
@@ -195,7 +194,6 @@ func helperOf(t *testing.T, n *node, sid string) string {
 	return netip.AddrFrom4([4]byte{250, byte(id >> 16), byte(id >> 8), byte(id)}).String()
 }
 
-// An interface that is disabled for a while sends what its SIDs get again.
 func TestSegmentsOfDisabledInterface(t *testing.T) {
 	n := newNode(t)
 	v, sid, _, _, _ := segments(t, n)

@@ -16,8 +16,7 @@ func sysctl(t *testing.T, n *node, name string) string {
 	return strings.TrimSpace(n.Exec(t, "sysctl -n "+name))
 }
 
-// A node of an IPv4 cluster is no router of IPv6, and accepts what routers advertise as
-// before.
+// A node of an IPv4 cluster does not forward IPv6, and still accepts router advertisements.
 func TestIPv6IsForwardedWithIPv6Only(t *testing.T) {
 	for name, configure := range map[string]func(*VSwitch) error{
 		"address of a device of ours": func(v *VSwitch) error {
@@ -45,7 +44,7 @@ func TestIPv6IsForwardedWithIPv6Only(t *testing.T) {
 			if got := sysctl(t, n, "net.ipv6.conf.c-tap1.accept_ra"); got != "0" {
 				t.Errorf("a device of ours has accept_ra %s", got)
 			}
-			if name == "route" { // somebody switches it off, the next agent on
+			if name == "route" { // another party disables it, the next agent enables it
 				n.Exec(t, "sysctl -qw "+forwarding+"=0")
 				openKernel(t, n)
 				if sysctl(t, n, forwarding) != "1" {
@@ -56,8 +55,8 @@ func TestIPv6IsForwardedWithIPv6Only(t *testing.T) {
 	}
 }
 
-// What the administrator set stricter stays so, for the devices that we make, too; pods
-// that send from their own addresses do not notice.
+// A stricter setting of the administrator stays, for our devices, too. Pods that use their own
+// addresses are not affected.
 func TestReversePathFilterIsNotRelaxed(t *testing.T) {
 	n := newNode(t)
 	for _, scope := range []string{"all", "default"} {

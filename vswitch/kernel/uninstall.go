@@ -8,15 +8,14 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// Uninstall removes objects that no northbound value represents and that therefore outlive the last
-// value: our nftables tables, and stray policy rules. If devices, addresses, routes or neighbours
-// with our marks remain, it returns an error that names them. Sysctls stay as they are, since
-// others may depend on them.
+// Uninstall removes the objects that outlive the last value because no northbound value represents
+// them: our nftables tables and leftover policy rules. If devices, addresses, routes or neighbours
+// with our marks remain, it returns an error that names them. It leaves sysctls unchanged, because
+// other software may depend on them.
 func (v *VSwitch) Uninstall(ctx context.Context) error {
 	return errors.Join(v.nat.Drop(), v.acl.Drop(ctx), v.guards.Uninstall(), v.policies.Drop(ctx), v.segments.Sweep(), v.vrf.Drop(), v.leftovers())
 }
 
-// leftovers names what still has our marks.
 func (v *VSwitch) leftovers() error {
 	devs, err := v.Devices()
 	if err != nil {

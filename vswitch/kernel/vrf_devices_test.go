@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// hasVRFDevices asks by making one, which is not how the driver asks.
+// hasVRFDevices creates a VRF device. The driver uses another check.
 var hasVRFDevices = sync.OnceValue(func() bool {
 	return exec.Command("unshare", "--net", "ip", "link", "add", "name", "probe", "type", "vrf", "table", "77").Run() == nil
 })
@@ -34,7 +34,7 @@ func (n *node) OpenWithoutVRFDevices(t testing.TB) vswitch.VSwitch {
 	return v
 }
 
-// Emulation lists rules, and what they are with, that VRF devices do not need.
+// Emulation lists the rules and tables of the emulation, which VRF devices do not need.
 func (n *node) Emulation(t testing.TB) (left string) {
 	t.Helper()
 	for line := range strings.Lines(n.Exec(t, "ip rule") + n.Exec(t, "ip -6 rule")) {
@@ -71,7 +71,6 @@ func (n *node) vrfAccident(name, commands string, keys ...string) vswitchtest.Ac
 	}}
 }
 
-// deviceAccidents damage VRFs that are VRF devices.
 func (n *node) deviceAccidents() []vswitchtest.Accident {
 	table := func(version string) string { return models.VRFTable.KeyPrefix() + "id/5/protocol/" + version }
 	route := models.VPPRoute.KeyPrefix()
@@ -102,7 +101,6 @@ func (n *node) deviceAccidents() []vswitchtest.Accident {
 	}
 }
 
-// Until the first VRF is asked for, and after the last one, the host's rules are as they were.
 func TestRulesOfTheHostStayWithoutVRFs(t *testing.T) {
 	n := newNode(t)
 	rules := func() string {
@@ -128,8 +126,9 @@ func TestRulesOfTheHostStayWithoutVRFs(t *testing.T) {
 	}
 }
 
-// A device with addresses or routes of others does not go into a VRF device, as the kernel would take them out
-// of VRF 0 or delete them: rules lead it into the VRF, for as long as there are some.
+// A device with foreign addresses or routes does not join a VRF device, because the kernel would
+// move the addresses out of VRF 0 or delete the routes. Rules lead it into the VRF as long as it
+// has some.
 func TestDevicesOfOthersStayOutOfVRFDevices(t *testing.T) {
 	if !hasVRFDevices() {
 		t.Skip("this kernel has no VRF devices (CONFIG_NET_VRF)")
@@ -176,7 +175,7 @@ func TestDevicesOfOthersStayOutOfVRFDevices(t *testing.T) {
 	}
 }
 
-// A port of a bridge domain is in no VRF; taken out, it never gets to VRF 0.
+// A port of a bridge domain is in no VRF. When it leaves the bridge, it never enters VRF 0.
 func TestPortOfABridgeDomainComesBackIntoItsVRF(t *testing.T) {
 	if !hasVRFDevices() {
 		t.Skip("this kernel has no VRF devices (CONFIG_NET_VRF)")

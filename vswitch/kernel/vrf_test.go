@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// ruleAccidents damage VRFs where policy rules emulate them.
 func (n *node) ruleAccidents() []vswitchtest.Accident {
 	table := func(version string) string { return models.VRFTable.KeyPrefix() + "id/5/protocol/" + version }
 	route := models.VPPRoute.KeyPrefix()
@@ -50,7 +49,7 @@ func (n *node) ruleAccidents() []vswitchtest.Accident {
 	}
 }
 
-// What the kernel gives to VRF 0 when somebody sets a device up is taken away again.
+// Routes that the kernel adds to VRF 0 when a device is set up are removed again.
 func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 	n := newNode(t)
 	n.vrfRules = true
@@ -66,8 +65,8 @@ func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 	if out := local(); out != "" {
 		t.Errorf("in the table local: %s", out)
 	}
-	// Whoever notices it only says so, and the interface is listed without the address
-	// until the transaction that follows assigns it again.
+	// Watch only reports the interface, which is listed without the address until the next
+	// transaction assigns it again.
 	reports := make(chan []string, 100)
 	check(t, v.Watch(ctx, func(_ string, keys ...string) { reports <- keys }))
 	n.Exec(t, "ip link set dev c-a down")
@@ -92,10 +91,9 @@ func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 	}
 }
 
-// Uninstall leaves policy rules as they were found, also if values are left.
 func TestUninstallRemovesVRFs(t *testing.T) {
 	n := newNode(t)
-	// The rule that the kernel makes with the first VRF device stays, see package vrf.
+	// The kernel's rule for VRF devices stays, see package vrf.
 	rules := func() string {
 		return strings.ReplaceAll(n.Exec(t, "ip rule")+n.Exec(t, "ip -6 rule"), "1000:\tfrom all lookup [l3mdev-table]\n", "")
 	}
@@ -130,7 +128,6 @@ func TestUninstallRemovesVRFs(t *testing.T) {
 	}
 }
 
-// An address of somebody else on an existing device stays in VRF 0.
 func TestForeignAddressOfADeviceInAVRF(t *testing.T) {
 	t.Run("by rules", func(t *testing.T) { testForeignAddressInVRF(t, true) })
 	t.Run("with VRF devices, if the kernel has them", func(t *testing.T) { testForeignAddressInVRF(t, false) })
@@ -162,7 +159,7 @@ func testForeignAddressInVRF(t *testing.T, rules bool) {
 	}
 }
 
-// What does not work in a VRF is refused, in whichever order it is asked for.
+// Features without VRF support are refused, in any order of requests.
 func TestUnsupportedInVRFs(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)

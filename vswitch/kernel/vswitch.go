@@ -31,26 +31,26 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// Options of a VSwitch. The zero value is usable.
+// Options configures a VSwitch. The zero value is usable.
 type Options struct {
-	// NetNS is the path of the network namespace to work in, such as
-	// /var/run/netns/node1. Empty: that of the process.
+	// NetNS is the path of the network namespace, such as /var/run/netns/node1. Empty: the
+	// process's own.
 	NetNS string
-	// Established and CloseWait are how long TCP connections that pods open may be silent, and how long they may be
-	// half-closed. 0: podguard.DefaultTimeouts.
+	// Established and CloseWait are the idle timeouts of established and half-closed TCP
+	// connections that pods open. 0: podguard.DefaultTimeouts.
 	Established, CloseWait time.Duration
-	// Logger; nil: slog.Default().
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 
-	// For tests: how long a DHCP client waits at first, 0: its default; and not to mark
-	// addresses.
+	// For tests: the first retransmission timeout of DHCP clients (0: default), and whether to leave
+	// addresses unmarked.
 	dhcpTimeout time.Duration
 	noMarks     bool
-	// vrfRules: VRFs are policy rules even if the kernel has VRF devices.
+	// vrfRules emulates VRFs with policy rules even if the kernel has VRF devices. For tests.
 	vrfRules bool
 }
 
-// VSwitch is the Linux kernel as a vswitch.
+// VSwitch implements vswitch.VSwitch with the Linux kernel.
 type VSwitch struct {
 	vswitch.NoExtras
 	*own.Host
@@ -68,27 +68,26 @@ type VSwitch struct {
 	policies   *policies.Driver
 	host       *hostnet.Driver
 
-	receiveBuffer int          // of events, 0: the default
-	eventFault    func() error // of tests
+	receiveBuffer int
+	eventFault    func() error
 	watchers      sync.WaitGroup
-	ending        sync.WaitGroup // of connections of former pods, and of clients of former endpoints
+	ending        sync.WaitGroup // removal of former pods' connections and former endpoints' clients
 	closing       chan struct{}
 	close         sync.Once
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
 
-// New prepares the network namespace for forwarding and returns a vswitch that
-// works in it; Close it. Nothing else is created or changed.
+// New prepares the network namespace for forwarding and returns a vswitch for it. The caller closes
+// it.
 //
 //	own.Host ─┬─> vrf ─┬─> routes ─────────┐
 //	          │        ├─> neighbours, srv6 ├─> links ──> bridges
 //	          │        └────────────────────┘
 //	          └─> nat, acl, policies, redirect, hostnet
 //
-// Arrows lead to the subsystems that are given the one before them. After the kernel has removed
-// dependent objects together with a device or an address, links asks their subsystems to create
-// them again.
+// An arrow leads from a subsystem to its users. When the kernel removes a device or an address
+// together with dependent objects, links asks their subsystems to recreate them.
 func New(opts Options) (*VSwitch, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -142,37 +141,33 @@ func (v *VSwitch) open(opts Options) (err error) {
 	return err
 }
 
-// subsystems are the parts of the driver that events concern, in the order in which they
-// look at them.
 func (v *VSwitch) subsystems() []drift.Subsystem {
 	return []drift.Subsystem{v.links, v.vrf, v.bridges, v.routes, v.neighbours, v.segments, v.redirect, v.nat, v.acl, v.guards, v.policies, v.host}
 }
 
-// Warnings says which settings of the host keep pods from being reached, and what to do
-// about it.
+// Warnings returns the host settings that make pods unreachable, with their remedies.
 func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.host.Warnings(ctx) }
 
-// NATSessionsByProtocol counts the connections that the kernel translates to other destinations.
+// NATSessionsByProtocol counts the connections with a translated destination.
 func (v *VSwitch) NATSessionsByProtocol(ctx context.Context) (tcp, other uint64, err error) {
 	return v.nat.Sessions(ctx)
 }
 
-// enabler lets routes enable devices.
 type enabler struct{ v *VSwitch }
 
 func (e enabler) EnableDevice(iface string) bool { return e.v.links.EnableDevice(iface) }
 
-// restorer lets VRFs restore what devices lose.
 type restorer struct{ v *VSwitch }
 
 func (r restorer) RestoreInterface(iface string, index int) error {
 	return r.v.links.RestoreInterface(iface, index)
 }
 
-// ReadAhead reads in the background what takes long, for the first time that the values of it are listed.
+// ReadAhead starts reading slow state in the background, for the first List of its values.
 func (v *VSwitch) ReadAhead() { v.watchers.Go(v.nat.ReadAhead) }
 
-// Close ends Watch, DHCP clients and connections of former pods, and releases resources; what is configured stays.
+// Close stops Watch and DHCP clients, ends background work and releases resources. The
+// configuration stays.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
 		close(v.closing)
@@ -184,7 +179,7 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Capabilities: pods' interfaces are in the node's own stack, and in its main table.
+// Capabilities: pod interfaces are in the node's own stack and main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
 	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, ClientScopes: true, ResetsConnections: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true,
 		SegmentRouting: v.segments.Supported()}
@@ -205,10 +200,10 @@ func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
 func (v *VSwitch) ACLs() vswitch.ACLs                 { return v.acl.AccessLists() }
 func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
 
-// Filter is the driver of policies.
+// Filter returns the policy driver.
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }
 
-// Denials reads what was denied. It is bounded, whatever pods send.
+// Denials returns the denied traffic. Its size is bounded.
 func (v *VSwitch) Denials(ctx context.Context, live bool) (filter.Denials, error) {
 	return v.policies.Denials(ctx, live)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptors"
 )
 
-// The kernel has one VXLAN device for each VNI and IP version. When the source changes, the tunnels follow in one
-// transaction, also with tunnels of the other IP version, and with a new tunnel whose key comes first.
+// The kernel has one VXLAN device per VNI and IP version. When the source changes, its tunnels
+// follow in one transaction, even with tunnels of the other IP version and a new tunnel with a
+// smaller key.
 func TestVXLANSourceChanges(t *testing.T) {
 	tunnel := func(name, src, dst string) *vpp_interfaces.Interface {
 		return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_VXLAN_TUNNEL, Enabled: true, Link: &vpp_interfaces.Interface_Vxlan{
@@ -84,7 +85,6 @@ func TestVXLANSourceChanges(t *testing.T) {
 	}
 }
 
-// deviceWith returns the name of the link whose line has a text.
 func deviceWith(t *testing.T, links, text string) string {
 	t.Helper()
 	for line := range strings.Lines(links) {

@@ -52,7 +52,6 @@ func (v *VSwitch) subscribe(protocol int, groups ...uint) (*events.Subscription,
 	return events.Subscribe(v.NS.Handle, protocol, events.Options{Groups: groups, Buffer: v.receiveBuffer, Fault: v.eventFault})
 }
 
-// receive ends when the subscription is closed.
 func (v *VSwitch) receive(ctx context.Context, s *events.Subscription, send func(drift.Notice), decode func(syscall.NetlinkMessage, func(drift.Notice))) {
 	for {
 		d, err := s.Receive(time.Time{})
@@ -83,14 +82,12 @@ func (v *VSwitch) notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// check lets the subsystems look at what is suspicious.
 func (v *VSwitch) check(b *drift.Batch) {
 	for _, s := range v.subsystems() {
 		s.Check(b)
 	}
 }
 
-// noticeRuleset makes the changes of nftables suspicions.
 func noticeRuleset() func(syscall.NetlinkMessage, func(drift.Notice)) {
 	var events nft.Events
 	return func(m syscall.NetlinkMessage, send func(drift.Notice)) {

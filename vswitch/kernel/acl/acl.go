@@ -16,15 +16,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// acls are the access lists: chains of nftables (acl_table.go).
 type acls struct{ *Driver }
 
 // AccessLists returns the port for access lists.
 func (v *Driver) AccessLists() vswitch.ACLs { return acls{v} }
 
-// Chains of lists and of interfaces; a name as of aclName follows.
+// Prefixes of the chains of lists and interfaces, followed by a name written by aclName.
 const (
-	chainRules = "rules/" // and behind the name of the list, a hash
+	chainRules = "rules/" // followed by the list's name and a hash
 	chainACL   = "acl/"
 	chainMACIP = "macip/"
 	chainOfIn  = "in/"
@@ -32,7 +31,7 @@ const (
 	chainOfMAC = "mac/"
 )
 
-// aclPort is where an interface meets lists of one kind.
+// aclPort is an attachment point of lists: one kind and direction.
 type aclPort struct{ mapName, chains, lists string }
 
 var (
@@ -43,7 +42,8 @@ var (
 
 var aclPorts = []aclPort{portIn, portOut, portMAC}
 
-// opposite is where packets in the other direction meet lists that may reflect; the chain is that of the same interface.
+// opposite returns the attachment point of the other direction, which reflecting lists need, and
+// its chain for the same interface.
 func (p aclPort) opposite(chain string) (o aclPort, of string, ok bool) {
 	switch p {
 	case portIn:
@@ -56,8 +56,9 @@ func (p aclPort) opposite(chain string) (o aclPort, of string, ok bool) {
 	return o, o.chains + strings.TrimPrefix(chain, p.chains), true
 }
 
-// lines of the chain of an interface with the lists, given by chain. Answers pass only where lists may have let pass who they
-// are for: what says so of a packet outlives those.
+// lines returns the rules of an interface's chain with the lists, given by chain. It accepts
+// replies only while a list may have permitted their connection, because connection marks outlive
+// lists.
 func (s aclState) lines(p aclPort, chain string, lists []string) (lines []aclLine) {
 	if _, other, ok := p.opposite(chain); ok {
 		exempt := "always"
@@ -76,7 +77,7 @@ func (s aclState) lines(p aclPort, chain string, lists []string) (lines []aclLin
 	return append(lines, aclLine{"meta protocol ip " + end, "end"}, aclLine{"meta protocol ip6 " + end, "end"})
 }
 
-// listsOf returns the lists in a chain of an interface, in the order of their names.
+// listsOf returns the lists in an interface's chain, sorted by name.
 func (s aclState) listsOf(chain string) []string {
 	var lists []string
 	for _, table := range s {
@@ -98,7 +99,6 @@ func inOrder(lists []string) []string {
 	return slices.Compact(lists)
 }
 
-// everywhere reports whether all tables have the chain with these rules.
 func (s aclState) everywhere(chain string, comments []string) bool {
 	for _, table := range s {
 		if found, ok := table.chains[chain]; !ok || !table.intact || !slices.Equal(found, comments) {
@@ -108,13 +108,11 @@ func (s aclState) everywhere(chain string, comments []string) bool {
 	return true
 }
 
-// isList reports whether all tables have the list with these rules.
 func (s aclState) isList(chain string, lines []aclLine) bool {
 	content := contentChain(chain, lines)
 	return s.everywhere(chain, []string{content}) && s.everywhere(content, commentsOf(lines))
 }
 
-// leads reports whether all tables direct the device to the chain.
 func (s aclState) leads(mapName, device, chain string) bool {
 	for _, table := range s {
 		if table.maps[mapName][device] != chain {
@@ -124,7 +122,6 @@ func (s aclState) leads(mapName, device, chain string) bool {
 	return true
 }
 
-// listChain is the chain of a list; "" if there is none.
 func (s aclState) listChain(name string) string {
 	for _, prefix := range []string{chainACL, chainMACIP} {
 		for _, table := range s {
@@ -136,7 +133,6 @@ func (s aclState) listChain(name string) string {
 	return ""
 }
 
-// chainOf is the chain that a list is to have.
 func chainOf(acl *vpp_acl.ACL) string {
 	if vswitch.IsMACIP(acl) {
 		return chainMACIP + aclName(acl.GetName())
@@ -144,14 +140,14 @@ func chainOf(acl *vpp_acl.ACL) string {
 	return chainACL + aclName(acl.GetName())
 }
 
-// contentChain holds the rules of a list; the chain of the list leads there.
+// contentChain names the chain with the rules of a list; the list's own chain jumps to it.
 func contentChain(list string, lines []aclLine) string {
 	return contentPrefix(list) + hashed(strings.Join(commentsOf(lines), "\n")).comment
 }
 
 func contentPrefix(list string) string { return chainRules + list[strings.Index(list, "/")+1:] + "/" }
 
-// fitsChain: comments of rules hold names of lists.
+// fitsChain checks the length, because comments contain list names.
 func fitsChain(kind, name string) error {
 	if len(aclName(name)) > 100 {
 		return vswitch.Unsupported("%s %q: write its name with letters, digits, - and . only, or shorter", kind, name)
@@ -184,7 +180,7 @@ func (v acls) Create(ctx context.Context, acl *vpp_acl.ACL) error {
 
 func (v acls) Update(ctx context.Context, _, acl *vpp_acl.ACL) error { return v.Create(ctx, acl) }
 
-// Delete removes the tables with the last list.
+// Delete removes the list, and the tables with the last one.
 func (v acls) Delete(ctx context.Context, acl *vpp_acl.ACL) error {
 	err := v.changeACLs(func(e *aclEdit) error {
 		chain := e.state.listChain(acl.GetName())
@@ -205,7 +201,6 @@ func (v acls) Delete(ctx context.Context, acl *vpp_acl.ACL) error {
 	return nil
 }
 
-// removeList removes a list with its place on interfaces.
 func (e *aclEdit) removeList(chain string) {
 	for _, p := range aclPorts {
 		for _, port := range e.state.chainsOf(p.chains) {
@@ -220,8 +215,8 @@ func (e *aclEdit) removeList(chain string) {
 	}
 }
 
-// bind makes an interface meet exactly the lists. Without any, its chain goes; with
-// some and without a device, what leads to the chain stays as it is.
+// bind attaches exactly the lists to an interface. Without lists, it deletes the interface's chain.
+// With lists but without a device, it keeps the map entry of the chain.
 func (e *aclEdit) bind(p aclPort, port, device string, lists []string) {
 	if len(lists) == 0 {
 		e.direct(p.mapName, "", port)
@@ -244,7 +239,6 @@ func (s aclState) onlyList(chain string) bool {
 	return len(lists) == 1 && lists[0] == chain
 }
 
-// chainsOf returns the chains with the prefix in any table, sorted.
 func (s aclState) chainsOf(prefix string) []string {
 	names := map[string]bool{}
 	for _, table := range s {
@@ -315,8 +309,8 @@ func (v acls) Unbind(ctx context.Context, b vswitch.ACLBinding) error {
 	return nil
 }
 
-// List recognises rules by their comments. A list that differs from the expected one
-// is returned with a rule that no valid one has.
+// List recognises rules by their comments. It returns a list that differs from the expected one
+// with an invalid rule.
 func (v acls) List(ctx context.Context, expected []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) {
 	var list []*vpp_acl.ACL
 	err := v.NFT.Locked(func() error {
@@ -342,7 +336,7 @@ func (v acls) list(state aclState, expected []*vpp_acl.ACL) (list []*vpp_acl.ACL
 	for _, chain := range append(state.chainsOf(chainACL), state.chainsOf(chainMACIP)...) {
 		name, err := parseACLName(chain[strings.Index(chain, "/")+1:])
 		if err != nil {
-			continue // somebody else's
+			continue
 		}
 		found := &vpp_acl.ACL{Name: name, Rules: []*vpp_acl.ACL_Rule{{}}}
 		if want := wanted[name]; want != nil && chainOf(want) == chain {
@@ -356,7 +350,6 @@ func (v acls) list(state aclState, expected []*vpp_acl.ACL) (list []*vpp_acl.ACL
 	return list
 }
 
-// boundInterfaces returns, by chain of a list, the interfaces on which it counts.
 func (v acls) boundInterfaces(state aclState) map[string]*vpp_acl.ACL_Interfaces {
 	bound := map[string]*vpp_acl.ACL_Interfaces{}
 	for _, p := range aclPorts {
@@ -385,14 +378,14 @@ func (v acls) boundInterfaces(state aclState) map[string]*vpp_acl.ACL_Interfaces
 	return bound
 }
 
-// dropACLs removes the tables.
+// Drop removes the tables.
 func (v *Driver) Drop(ctx context.Context) error {
 	err := v.changeACLs(func(e *aclEdit) error {
 		e.dropTables()
 		return nil
 	})
 	if errors.Is(err, kvscheduler.ErrUnsupported) {
-		return nil // such a kernel has no table
+		return nil
 	}
 	return err
 }

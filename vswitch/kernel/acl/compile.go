@@ -9,15 +9,14 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// compileACL turns the ordered rules of an access list into few rules of nftables.
+// compileACL compiles the ordered rules of an access list into few nftables rules.
 //
-//	rules ──> layers ──> within a layer, by what they look at ──> one verdict map each
+//	rules ──> layers ──> within a layer, by shape ──> one verdict map each
 //
-// The rules of a layer contradict each other nowhere, so that their order does not
-// matter and a packet is looked up in all of them at once. A rule that a packet may
-// meet as well as an earlier one with another action is in a later layer than that.
-// What policies consist of, exceptions before the rule, ends in a few layers.
-// Building them compares each rule with each other: some 10 ms for 1 000 rules.
+// The rules of a layer do not conflict, so their order does not matter and one lookup covers them.
+// A rule that overlaps an earlier rule with another action goes into a later layer. Typical lists,
+// with exceptions before general rules, need few layers. Compilation compares all pairs of rules:
+// some 10 ms for 1 000 rules.
 func compileACL(rules []vswitch.ACLRule, macip bool) []aclLine {
 	verdict := map[vpp_acl.ACL_Rule_Action]string{
 		vpp_acl.ACL_Rule_DENY: "goto deny", vpp_acl.ACL_Rule_PERMIT: "goto permit", vpp_acl.ACL_Rule_REFLECT: "goto reflect",
@@ -44,10 +43,10 @@ func layersOf(rules []vswitch.ACLRule) (layers []*aclLayer) {
 				continue
 			}
 			if covers(e.rule, r) {
-				shadowed = true // every packet of it has met the earlier rule
+				shadowed = true // the earlier rule covers this one
 				break
 			}
-			// Verdict maps take no two elements that overlap.
+			// Verdict maps reject overlapping elements.
 			if e.rule.Action != r.Action || shapeOf(*e.rule) == shapeOf(*r) {
 				layer = max(layer, e.layer+1)
 			}
@@ -69,7 +68,6 @@ type layeredRule struct {
 	layer int
 }
 
-// aclLayer holds rules by shape, in the order in which shapes appear.
 type aclLayer struct {
 	groups  [][]vswitch.ACLRule
 	byShape map[aclShape]int
@@ -86,7 +84,7 @@ func (l *aclLayer) add(r vswitch.ACLRule) {
 	l.groups[at] = append(l.groups[at], r)
 }
 
-// aclShape is what rules look at. Those of one shape fit into one verdict map.
+// aclShape is the set of fields that a rule matches. Rules of one shape share a verdict map.
 type aclShape struct {
 	ipv6 bool
 	kind aclKind
@@ -95,10 +93,10 @@ type aclShape struct {
 type aclKind int
 
 const (
-	kindProtocol aclKind = iota // addresses and protocol
-	kindPorts                   // addresses, protocol, ports
-	kindICMP                    // addresses, type, code
-	kindSingle                  // what no map can hold
+	kindProtocol aclKind = iota
+	kindPorts
+	kindICMP
+	kindSingle // not representable in a map
 )
 
 func shapeOf(r vswitch.ACLRule) aclShape {
@@ -125,14 +123,13 @@ func isICMP(r vswitch.ACLRule) bool {
 	return p.First == p.Last && (p.First == vswitch.ProtocolICMP || p.First == vswitch.ProtocolICMPv6)
 }
 
-// overlap reports whether a packet can match both rules, as far as flags and MAC addresses
-// do not keep them apart. Each rule is compared with all before it: what is quick to compare comes first.
+// overlap reports whether a packet can match both rules, ignoring flags and MAC addresses. Cheap
+// comparisons come first, because all pairs are compared.
 func overlap(a, b *vswitch.ACLRule) bool {
 	return rangesOverlap(a.DstPortsOrCodes, b.DstPortsOrCodes) && rangesOverlap(a.SrcPortsOrTypes, b.SrcPortsOrTypes) &&
 		rangesOverlap(a.Protocol, b.Protocol) && a.Src.Overlaps(b.Src) && a.Dst.Overlaps(b.Dst)
 }
 
-// covers reports whether each packet that matches b matches a.
 func covers(a, b *vswitch.ACLRule) bool {
 	within := func(inner, outer vswitch.Range) bool { return outer.First <= inner.First && inner.Last <= outer.Last }
 	return (a.TCPFlagsMask == 0 || a.TCPFlagsMask == b.TCPFlagsMask && a.TCPFlags == b.TCPFlags) &&
@@ -143,7 +140,6 @@ func covers(a, b *vswitch.ACLRule) bool {
 
 func rangesOverlap(a, b vswitch.Range) bool { return a.First <= b.Last && b.First <= a.Last }
 
-// groupText is the rule that decides on what matches any of the group.
 func groupText(group []vswitch.ACLRule, verdict map[vpp_acl.ACL_Rule_Action]string) string {
 	if len(group) == 1 {
 		return singleText(group[0]) + " " + verdict[group[0].Action]
@@ -181,7 +177,6 @@ func groupText(group []vswitch.ACLRule, verdict map[vpp_acl.ACL_Rule_Action]stri
 	return b.String()
 }
 
-// singleText is what a packet must be to match the rule.
 func singleText(r vswitch.ACLRule) string {
 	ip, version, icmp := "ip", "ip", "icmp"
 	if r.Src.Addr().Is6() {

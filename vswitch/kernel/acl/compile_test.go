@@ -26,8 +26,8 @@ func matchesPacket(r vswitch.ACLRule, p aclPacket) bool {
 		r.SrcPortsOrTypes.Has(p.srcPort) && r.DstPortsOrCodes.Has(p.destPort) && p.flags&r.TCPFlagsMask == r.TCPFlags
 }
 
-// Layers decide as the rules do one after the other, whatever the order within a
-// layer, and verdict maps have no elements that overlap.
+// Layers decide like the ordered rules, whatever the order within a layer, and their verdict maps
+// have no overlapping elements.
 func TestLayersDecideAsTheRules(t *testing.T) {
 	prefixes := []string{"0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.1.1/32", "10.2.0.0/16"}
 	addrs := []string{"10.1.1.1", "10.1.2.2", "10.2.0.1", "192.168.1.1"}
@@ -102,7 +102,6 @@ func decideByLayers(t *rapid.T, layers []*aclLayer, p aclPacket) vpp_acl.ACL_Rul
 	return -1
 }
 
-// What policies consist of takes few lookups, however many rules there are.
 func TestPoliciesHaveFewLayers(t *testing.T) {
 	var rules []vswitch.ACLRule
 	for _, r := range manyRules(1000) {
@@ -134,7 +133,6 @@ func TestACLNames(t *testing.T) {
 	}
 }
 
-// manyRules permit TCP connections from a host each, to a port.
 func manyRules(n int) []vswitch.ACLRule {
 	acl := &vpp_acl.ACL{Name: "many"}
 	for i := range n {

@@ -1,8 +1,8 @@
-// Package acl makes access lists of nftables, in tables "inet contiv-acl" for packets
-// that are routed and "bridge contiv-acl" for frames that are bridged (table.go).
+// Package acl implements access lists with nftables, in the tables "inet contiv-acl" for routed
+// packets and "bridge contiv-acl" for bridged frames (table.go).
 //
 //	rules ──compile──> layers of verdict maps ──> chain of the list <── chains of interfaces
 //
-// A chain is recognised by the comments of its rules, which contain hashes of their text. A changed
-// list is therefore detected without parsing the output of nft.
+// The comments of a chain's rules contain hashes of their text. So a changed list is detected
+// without parsing the rules.
 package acl

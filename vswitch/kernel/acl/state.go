@@ -14,41 +14,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aclState is what the tables of both families hold.
 type aclState map[string]*aclTable
 
-// aclTable is what a table holds; rules are known by their comments.
+// aclTable is the content of a table; rules are represented by their comments.
 type aclTable struct {
-	// intact: what the table has beside lists and interfaces is as it should be.
+	// intact: the base chains and sets are correct.
 	intact bool
 	exists bool
-	hooks  map[string]nft.Hook // of base chains
+	hooks  map[string]nft.Hook
 	chains map[string][]string
-	// maps lead from devices to chains.
-	maps map[string]map[string]string
+	maps   map[string]map[string]string
 }
 
 func newACLTable() *aclTable {
 	return &aclTable{hooks: map[string]nft.Hook{}, chains: map[string][]string{}, maps: map[string]map[string]string{}}
 }
 
-// Driver is access lists in one network namespace.
+// Driver implements access lists in one network namespace.
 type Driver struct {
 	*own.Host
-	acl aclCache // the lock of nftables guards it
+	acl aclCache // guarded by the nftables lock
 }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host) *Driver { return &Driver{Host: host} }
 
-// aclCache is the state at a generation of the ruleset. While the kernel is at that
-// generation, nobody has changed anything.
+// aclCache is the state at a ruleset generation. It is valid while the kernel reports the same
+// generation.
 type aclCache struct {
 	state      aclState
 	generation uint32
 }
 
-// aclState returns what the tables hold now. The caller holds the lock of nftables.
+// aclState returns the current content of the tables. The caller holds the nftables lock.
 func (v *Driver) aclState() (aclState, error) {
 	if v.acl.state != nil && v.isCurrent() {
 		return v.acl.state, nil
@@ -63,7 +61,7 @@ func (v *Driver) aclState() (aclState, error) {
 		state[family] = aclTableOf(family, found)
 		generations[generation] = true
 	}
-	if len(generations) == 1 { // nobody changed one while the other was read
+	if len(generations) == 1 { // no change between the two reads
 		for generation := range generations {
 			v.acl = aclCache{state, generation}
 		}
@@ -71,7 +69,6 @@ func (v *Driver) aclState() (aclState, error) {
 	return state, nil
 }
 
-// isCurrent reports whether the tables are as they were when they were known.
 func (v *Driver) isCurrent() bool {
 	now := uint32(0)
 	for _, family := range aclFamilies {
@@ -85,7 +82,7 @@ func (v *Driver) isCurrent() bool {
 	return true
 }
 
-// aclTableOf is what was read; nil: there is no table.
+// aclTableOf converts a table; nil means that the table does not exist.
 func aclTableOf(family string, found *nft.Table) *aclTable {
 	t := newACLTable()
 	if found == nil {
@@ -141,18 +138,16 @@ func commentsOf(lines []aclLine) []string {
 	return comments
 }
 
-// aclEdit collects changes of the tables for transactions of nftables, one for each
-// family. The state is what the tables hold when they have been made.
+// aclEdit collects changes for nftables transactions, one per family. state is the content after
+// them.
 type aclEdit struct {
 	state   aclState
 	batches map[string]*nft.Batch
-	// apply makes the changes so far.
-	apply func() error
-	// later are chains to be removed when nothing leads there any more.
+	apply   func() error
+	// later holds chains to delete once nothing jumps to them.
 	later []string
 }
 
-// in collects changes of the table of a family.
 func (e *aclEdit) in(family string) *nft.Batch {
 	if e.batches[family] == nil {
 		e.batches[family] = &nft.Batch{Table: AclTableName, Family: familyNumbers[family]}
@@ -160,7 +155,6 @@ func (e *aclEdit) in(family string) *nft.Batch {
 	return e.batches[family]
 }
 
-// base makes what lists and interfaces rest on.
 func (e *aclEdit) base() {
 	for _, family := range aclFamilies {
 		table := e.state[family]
@@ -204,7 +198,6 @@ func (e *aclEdit) fill(family, chain string, lines []aclLine) {
 	e.state[family].chains[chain] = commentsOf(lines)
 }
 
-// set makes a chain consist of the rules.
 func (e *aclEdit) set(chain string, lines []aclLine) {
 	for _, family := range aclFamilies {
 		found, ok := e.state[family].chains[chain]
@@ -217,11 +210,10 @@ func (e *aclEdit) set(chain string, lines []aclLine) {
 	}
 }
 
-// setList makes a list consist of the rules, in a chain of their own. Only when that
-// is ready, the chain of the list leads there, and only then the former one goes: the
-// kernel (6.18) fills verdict maps of ranges a moment after the rules that use them
-// count, and empties them a moment before. Packets in between would find nothing and
-// meet the end of the lists.
+// setList replaces a list's rules, in a new chain. The list's chain jumps to it only when it is
+// complete, and the former chain is deleted after that. The kernel (6.18) fills verdict maps of
+// ranges shortly after the rules that use them take effect, and empties them shortly before the
+// rules disappear. Packets in between would match nothing and reach the end of the lists.
 func (e *aclEdit) setList(chain string, lines []aclLine) error {
 	content := contentChain(chain, lines)
 	e.set(content, lines)
@@ -258,8 +250,7 @@ func (e *aclEdit) dropTables() {
 	}
 }
 
-// direct makes a map lead from the device to the chain, and no other device; "":
-// none at all.
+// direct maps the device, and no other one, to the chain; "" removes the entry.
 func (e *aclEdit) direct(name, device, chain string) {
 	for _, family := range aclFamilies {
 		elements := e.state[family].maps[name]
@@ -276,8 +267,8 @@ func (e *aclEdit) direct(name, device, chain string) {
 	}
 }
 
-// changeACLs makes the changes that edit asks for. One transaction makes all changes that packets
-// can notice; others prepare it and clean up after it.
+// changeACLs applies the changes of edit. One transaction contains all changes that packets can
+// observe; others prepare it and clean up.
 func (v *Driver) changeACLs(edit func(*aclEdit) error) error {
 	return v.NFT.Locked(func() error {
 		state, err := v.aclState()
@@ -285,13 +276,13 @@ func (v *Driver) changeACLs(edit func(*aclEdit) error) error {
 			return err
 		}
 		generation := v.acl.generation
-		v.acl = aclCache{} // until it is known how this ends
+		v.acl = aclCache{} // invalid until the outcome is known
 		e := &aclEdit{state: state, batches: map[string]*nft.Batch{}}
 		e.apply = func() error {
 			batches := slices.Collect(maps.Values(e.batches))
 			clear(e.batches)
 			if len(batches) > 0 && generation != 0 {
-				generation++ // ours, unless others change something, too: see isCurrent
+				generation++ // our own change; a concurrent one makes isCurrent return false
 			}
 			return supported(v.NFT.Commit(batches...))
 		}
@@ -314,7 +305,7 @@ func (v *Driver) changeACLs(edit func(*aclEdit) error) error {
 	})
 }
 
-// supported says what a kernel lacks that refuses a transaction.
+// supported wraps the errors of kernels without a required feature.
 func supported(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return vswitch.Unsupported("access lists: this Linux kernel lacks a part of nftables (tables inet and bridge, "+

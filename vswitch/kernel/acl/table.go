@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AclTableName is the name of the nftables tables that hold the access lists: one of
-// the family inet, for packets that are routed or are the node's own, and one of the
-// family bridge. Both have the same lists; a device is a port of a bridge or not, and
-// its packets meet one of the tables.
+// AclTableName is the name of the nftables tables with the access lists: one of family inet, for
+// routed packets and the node's own, and one of family bridge. Both contain the same lists. A
+// packet passes one of them, depending on whether its device is a bridge port.
 //
 //	       inet: prerouting (behind conntrack, before DNAT), postrouting (before SNAT)
 //	       bridge: prerouting, postrouting
@@ -26,13 +25,12 @@ import (
 //	                                                                   │
 //	         deny, permit, reflect <─ goto ─ rules/<list>/<hash> <──goto ─┘
 //
-// Each rule carries what it is known by as its comment: the list that it jumps to, or
-// a hash of its text.
+// The comment of each rule identifies it: the list that it jumps to, or a hash of its text.
 //
-// Whose answers may pass is noted by reflect, and asked for on interfaces that have lists in the other direction, too. In the
-// family inet that is a bit in the mark of the connection: answers are what conntrack knows as the reply direction.
-// Bridges have connection tracking in some kernels only, and it would see frames
-// that are bridged and then routed twice; there, sets hold the sessions.
+// The chain reflect records connections with permitted replies; interfaces with lists in the other
+// direction check the record. Family inet uses a bit of the connection mark and conntrack's reply
+// direction. Family bridge keeps sessions in sets, because only some kernels track bridged
+// connections, and tracking would see frames that are bridged and then routed twice.
 const AclTableName = "contiv-acl"
 
 const (
@@ -44,23 +42,20 @@ var aclFamilies = []string{familyInet, familyBridge}
 
 var familyNumbers = map[string]byte{familyInet: unix.NFPROTO_INET, familyBridge: unix.NFPROTO_BRIDGE}
 
-// Bits of the conntrack mark: packets of who opened the connection met a REFLECT
-// rule where they entered, or where they left.
+// Bits of the conntrack mark: original packets matched a REFLECT rule on ingress or egress.
 const (
 	markReflectedIn  = 0x04000000
 	markReflectedOut = 0x08000000
 )
 
-// Times after which sessions of bridged traffic end without packets of who opened
-// them (UDP: without any).
+// Idle timeouts of bridged sessions, refreshed by packets of the opener.
 const (
 	timeoutTCP     = "24h"
-	timeoutOther   = "2m" // also of TCP connections that are being opened or closed
+	timeoutOther   = "2m" // also for TCP connections being opened or closed
 	timeoutEcho    = "30s"
 	sessionsOfEach = 65536
 )
 
-// aclLine is a rule of a chain.
 type aclLine struct{ text, comment string }
 
 func hashed(text string) aclLine {
@@ -68,10 +63,9 @@ func hashed(text string) aclLine {
 	return aclLine{text, hex.EncodeToString(sum[:8])}
 }
 
-// aclChain is a chain that exists as long as there are lists.
+// aclChain is a chain that exists while the tables have lists.
 type aclChain struct {
-	name string
-	// hook of base chains.
+	name  string
 	hook  *nft.Hook
 	lines []aclLine
 }
@@ -87,12 +81,11 @@ func (c aclChain) chain() *nftables.Chain {
 
 var aclMaps = []string{"macip", "ingress", "egress"}
 
-// aclBase returns the chains that a family has beside lists and interfaces, in an order in
-// which they can be made.
+// aclBase returns the fixed chains of a family, in order of creation.
 func aclBase(family string) (chains []aclChain) {
 	prerouting, postrouting := int32(-150), int32(90)
 	if family == familyBridge {
-		prerouting, postrouting = -200, -200 // before br_netfilter
+		prerouting, postrouting = -200, -200
 		chains = bridgeChains()
 	} else {
 		chains = inetChains()
@@ -100,7 +93,7 @@ func aclBase(family string) (chains []aclChain) {
 	at := func(number uint32, priority int32) *nft.Hook {
 		return &nft.Hook{Type: "filter", Number: number, Priority: priority}
 	}
-	// Bridges have the same numbers (NF_BR_PRE_ROUTING, NF_BR_POST_ROUTING).
+	// The bridge hooks have the same numbers (NF_BR_PRE_ROUTING, NF_BR_POST_ROUTING).
 	return append(chains,
 		aclChain{name: "macip", hook: at(unix.NF_INET_PRE_ROUTING, prerouting-5), lines: texts("iifname vmap @macip")},
 		aclChain{name: "in", hook: at(unix.NF_INET_PRE_ROUTING, prerouting), lines: texts("iifname vmap @ingress")},
@@ -116,10 +109,9 @@ func texts(lines ...string) []aclLine {
 	return list
 }
 
-// neighbourDiscovery: solicitations and advertisements of routers and neighbours.
 const neighbourDiscovery = "icmpv6 type 133-136 ip6 hoplimit 255 accept"
 
-// inetChains: packets that have no outgoing device yet are entering.
+// inetChains: packets without an outgoing device are entering.
 func inetChains() []aclChain {
 	answers := func(mark int) []aclLine {
 		return texts(fmt.Sprintf("ct state established,related ct direction reply ct mark & %#x != 0 accept", mark), neighbourDiscovery)
@@ -148,15 +140,12 @@ func inetChains() []aclChain {
 	}
 }
 
-// aclVersion writes rules for one IP version.
 type aclVersion struct{ number, ip, icmp string }
 
 var ipv4, ipv6 = aclVersion{"4", "ip", "icmp"}, aclVersion{"6", "ip6", "icmpv6"}
 
-// sessionSet is a set that packets fill.
 type sessionSet struct{ name, key string }
 
-// sessionSets are those of a family.
 func sessionSets(family string) []sessionSet {
 	if family != familyBridge {
 		return nil
@@ -164,17 +153,17 @@ func sessionSets(family string) []sessionSet {
 	return slices.Concat(ipv4.sets(), ipv6.sets())
 }
 
-// sets: sessions by the packets of who opened them; closing are those of TCP that
-// either side is about to end; echoes are those of ping.
+// sets returns the session sets: original packets, TCP connections that either side is closing, and
+// ping sessions.
 func (v aclVersion) sets() []sessionSet {
 	ports := fmt.Sprintf("iif . %s saddr . %[1]s daddr . meta l4proto . th sport . th dport", v.ip)
 	echo := fmt.Sprintf("iif . %s saddr . %[1]s daddr . %s id", v.ip, v.icmp)
 	return []sessionSet{{"sessions" + v.number, ports}, {"closing" + v.number, ports}, {"echoes" + v.number, echo}}
 }
 
-// keys of the session of a packet on the side (iif, oif) of its device, as one of who
-// opened it and as an answer. Devices are given by index: nft 1.0.6 aborts when it
-// lists sets with names of devices and more.
+// keys returns the session keys of a packet on a side (iif, oif), as a packet of the opener and as
+// a reply. Devices are given by index, because nft 1.0.6 aborts when it lists concatenations with
+// device names.
 func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) {
 	opener = fmt.Sprintf("%s . %s saddr . %[2]s daddr . meta l4proto . th sport . th dport", side, v.ip)
 	answer = fmt.Sprintf("%s . %s daddr . %[2]s saddr . meta l4proto . th dport . th sport", side, v.ip)
@@ -183,8 +172,8 @@ func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) 
 	return opener, answer, echo, echoAnswer
 }
 
-// bridgeChains: later fragments have no ports and pass; without the first, which
-// meets the rules, nobody can use them.
+// bridgeChains accepts later fragments, which have no ports: they are useless without the first
+// fragment, which is filtered.
 func bridgeChains() (chains []aclChain) {
 	fragments := []string{"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept"}
 	chains = append(chains, aclChain{name: "always", lines: texts(append(slices.Clone(fragments), neighbourDiscovery)...)})
@@ -230,7 +219,6 @@ func bridgeChains() (chains []aclChain) {
 	)
 }
 
-// aclName writes a name as a part of a name of a chain.
 func aclName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {

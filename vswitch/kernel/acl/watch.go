@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// Notice: no event of rtnetlink concerns access lists.
+// Notice ignores rtnetlink, which has no events about access lists.
 func (v *Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// Check reports the access lists if others changed their tables.
+// Check reports the access lists if another party changed their tables.
 func (v *Driver) Check(b *drift.Batch) {
 	var tables []string
 	for _, family := range aclFamilies {

@@ -15,13 +15,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A bridge domain is a Linux bridge. Its parameters are those of its ports; a
-// bridge without ports cannot tell them, so its alias does.
-
-// Driver is the bridge domains of one network namespace, with their FIB.
+// Driver implements bridge domains with Linux bridges, and their L2 FIB, in one network namespace.
+// The ports hold the parameters of a bridge domain; the alias repeats them for a bridge without
+// ports.
 type Driver struct{ *own.Host }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host) *Driver { return &Driver{host} }
 
 type bridges struct{ *Driver }
@@ -39,7 +38,7 @@ func portFlags(p own.BridgeParameters, isolated bool) rtnl.PortFlags {
 	}
 }
 
-// ageingTime in hundredths of seconds. Linux has no "forever": ten years.
+// ageingTime returns hundredths of seconds. Linux cannot disable ageing, so 0 becomes ten years.
 func ageingTime(p own.BridgeParameters) uint32 {
 	const minute = 60 * 100
 	if p.MacAge == 0 || p.MacAge > 255 {
@@ -91,7 +90,7 @@ func (v bridges) addBridge(bd *vpp_l2.BridgeDomain) error {
 	return v.Net.SetLink(bridge.Index, rtnl.LinkChange{Alias: alias, Up: true})
 }
 
-// Update takes note of the interfaces; ARP termination is not there to change.
+// Update needs to check ARP termination only.
 func (v bridges) Update(_ context.Context, _, new *vpp_l2.BridgeDomain) error {
 	if len(new.GetArpTerminationTable()) > 0 {
 		return vswitch.Unsupported("arp_termination: use static ARP entries on the virtual interface")
@@ -165,15 +164,14 @@ func (v bridges) bind(bd string, iface *vpp_l2.BridgeDomain_Interface) error {
 	return v.finishPort(iface.GetName(), attrs.Index, params)
 }
 
-// isolated ports do not forward to each other: split horizon group 1. The virtual
-// interface of a bridge domain is never subject to split horizon.
+// isolated ports do not forward to each other: split horizon group 1. Split horizon never applies
+// to the bridged virtual interface.
 func isolated(iface *vpp_l2.BridgeDomain_Interface) bool {
 	return iface.GetSplitHorizonGroup() != 0 && !iface.GetBridgedVirtualInterface()
 }
 
-// finishPort does what the type of the interface asks for. A bridge that neither
-// learns nor floods must be told where the MAC of a loopback is; and a VXLAN device
-// learns if its bridge does.
+// finishPort applies the settings for the interface's type. A bridge without learning and flooding
+// needs an entry for a loopback's MAC. A VXLAN device learns if its bridge does.
 func (v bridges) finishPort(iface string, port int, params own.BridgeParameters) error {
 	switch v.Reg.Iface(iface).GetType() {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
@@ -219,8 +217,6 @@ func (v bridges) unbind(bd, iface string) error {
 	return v.Net.SetLink(dev.Attrs().Index, rtnl.LinkChange{Master: &idle})
 }
 
-// sharesDevice reports whether another tunnel of the bridge domain needs the VXLAN device
-// of this one.
 func (v *Driver) sharesDevice(bd, iface string) bool {
 	known := v.Reg.Iface(iface)
 	if known.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL {
@@ -240,7 +236,6 @@ func (v *Driver) sharesDevice(bd, iface string) bool {
 	return false
 }
 
-// bridgeable says why an interface cannot be in a bridge domain.
 func bridgeable(iface *vpp_interfaces.Interface) error {
 	switch {
 	case own.IsL3(iface):

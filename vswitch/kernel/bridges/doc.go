@@ -1,2 +1,2 @@
-// Package bridges makes bridge domains of Linux bridges, and the entries of their L2 FIB.
+// Package bridges implements bridge domains and their L2 FIB with Linux bridges.
 package bridges

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An L2 FIB entry is an entry of the bridge that points to a port, and for tunnels
-// another one on the VXLAN device that points to the peer.
+// fib implements L2 FIB entries: an entry of the bridge points to a port, and for tunnels another
+// one on the VXLAN device points to the peer.
 
 type fib struct{ *Driver }
 
@@ -58,7 +58,7 @@ func (v fib) set(entry *vpp_l2.FIBEntry) error {
 	}
 	local := own.StaticEntry(port.Attrs().Index, mac)
 	if !entry.GetStaticConfig() {
-		// Never ages, but what is learned replaces it.
+		// The entry never ages, but learning may replace it.
 		local.State, local.Flags = netlink.NUD_REACHABLE, netlink.NTF_MASTER|netlink.NTF_EXT_LEARNED
 	}
 	if err := v.Net.NeighSet(local); err != nil {
@@ -67,7 +67,6 @@ func (v fib) set(entry *vpp_l2.FIBEntry) error {
 	return nil
 }
 
-// remoteEntry is the entry of a VXLAN device for a MAC behind a peer.
 func remoteEntry(device int, mac net.HardwareAddr, dst netip.Addr) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: device, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
@@ -75,7 +74,7 @@ func remoteEntry(device int, mac net.HardwareAddr, dst netip.Addr) *netlink.Neig
 	}
 }
 
-// Delete removes the entry wherever it points to: a half-made one may not say.
+// Delete removes the entry from all ports, because an incomplete one may not have a port.
 func (v fib) Delete(_ context.Context, entry *vpp_l2.FIBEntry) error {
 	err := v.Reg.During(entry, func() error { return rtnl.IgnoreGone(v.unset(entry)) })
 	if err != nil {
@@ -114,7 +113,7 @@ func (v fib) unset(entry *vpp_l2.FIBEntry) error {
 func (v fib) unsetAt(e *fibEntry, mac net.HardwareAddr) error {
 	if e.bridged {
 		err := v.Net.NeighDel(own.StaticEntry(e.port, mac))
-		if err := rtnl.IgnoreGone(err); err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a port that was taken out of its bridge has none
+		if err := rtnl.IgnoreGone(err); err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a port outside its bridge has none
 			return err
 		}
 	}
@@ -124,17 +123,15 @@ func (v fib) unsetAt(e *fibEntry, mac net.HardwareAddr) error {
 	return rtnl.IgnoreGone(v.Net.NeighDel(remoteEntry(e.port, mac, e.dst)))
 }
 
-// fibEntry is what the kernel holds for one MAC and port.
 type fibEntry struct {
 	bd, mac string
 	port    int
 	vxlan   *own.VXLANID
-	bridged bool // on the bridge
+	bridged bool
 	static  bool
-	dst     netip.Addr // on the VXLAN device
+	dst     netip.Addr
 }
 
-// entries returns the configured entries of our bridges.
 func (s *l2State) entries() []*fibEntry {
 	type at struct {
 		port int
@@ -144,7 +141,7 @@ func (s *l2State) entries() []*fibEntry {
 	for _, e := range s.fdb {
 		link := s.ByIndex[e.LinkIndex]
 		if link == nil || e.State&netlink.NUD_PERMANENT != 0 && e.Flags&netlink.NTF_SELF == 0 {
-			continue // the own MAC of a port
+			continue
 		}
 		bridge := s.ByIndex[link.Attrs().MasterIndex]
 		if bridge == nil {
@@ -204,11 +201,11 @@ func (v fib) List(_ context.Context, expected []*vpp_l2.FIBEntry) ([]*vpp_l2.FIB
 		}
 		entry := &vpp_l2.FIBEntry{BridgeDomain: e.bd, PhysAddress: e.mac, StaticConfig: e.static}
 		if want != nil {
-			entry.PhysAddress = want.GetPhysAddress() // as it is written in the key
+			entry.PhysAddress = want.GetPhysAddress()
 			entry.BridgedVirtualInterface = want.GetBridgedVirtualInterface()
 		}
 		switch {
-		case !e.bridged: // half there: without an interface it differs from all values
+		case !e.bridged: // incomplete: the missing interface makes it differ from all values
 		case e.vxlan != nil:
 			entry.OutgoingInterface = names[own.Tunnel{VXLANID: *e.vxlan, Dst: e.dst}]
 		default:
@@ -221,8 +218,8 @@ func (v fib) List(_ context.Context, expected []*vpp_l2.FIBEntry) ([]*vpp_l2.FIB
 	return list, nil
 }
 
-// onePerKey: a MAC that is configured on two ports cannot be reported twice; it
-// is reported without an interface, so that it differs.
+// onePerKey merges entries of a MAC on two ports, which cannot be reported twice. The result has no
+// interface, so it differs.
 func onePerKey(list []*vpp_l2.FIBEntry) []*vpp_l2.FIBEntry {
 	byKey := map[string]*vpp_l2.FIBEntry{}
 	return slices.DeleteFunc(list, func(e *vpp_l2.FIBEntry) bool {
@@ -246,7 +243,6 @@ func (s *l2State) tunnelNames() map[own.Tunnel]string {
 	return names
 }
 
-// portName returns the logical name of an interface by its port; "" if unknown.
 func (s *l2State) portName(index int) string {
 	for _, iface := range s.interfacesOfPort(rtnl.Port{Index: index}, nil, false) {
 		return iface.GetName()
@@ -254,7 +250,6 @@ func (s *l2State) portName(index int) string {
 	return ""
 }
 
-// isLoopbackMAC reports whether an entry is the one that Bind adds for a loopback.
 func (s *l2State) isLoopbackMAC(e *fibEntry) bool {
 	near := s.ByLogical[s.portName(e.port)]
 	return e.vxlan == nil && near != nil && near.Attrs().HardwareAddr.String() == e.mac

@@ -15,7 +15,6 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// l2State is what bridge domains are read from.
 type l2State struct {
 	*own.Devices
 	ports []rtnl.Port
@@ -52,7 +51,7 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 		switch {
 		case ok && link.Attrs().Flags&net.FlagUp != 0:
 			list = append(list, s.describeBD(name, params, link, wanted[name]))
-		case ok: // a bridge that is down forwards nothing
+		case ok:
 			list = append(list, &vpp_l2.BridgeDomain{Name: name})
 		case isBridge && own.IsUnmarked(link):
 			list = append(list, &vpp_l2.BridgeDomain{Name: own.UnknownPrefix + link.Attrs().Name})
@@ -81,7 +80,7 @@ func (s *l2State) describeBD(name string, p own.BridgeParameters, bridge netlink
 			continue
 		}
 		for _, iface := range s.interfacesOfPort(port, wanted, expected != nil) {
-			// A port that is not fully configured counts as not bound: binding it again repairs it.
+			// An incomplete port counts as not bound, so that binding it again repairs it.
 			if port.Flags == portFlags(p, isolated(iface)) && s.finished(port, iface) {
 				bd.Interfaces = append(bd.Interfaces, iface)
 			}
@@ -91,9 +90,8 @@ func (s *l2State) describeBD(name string, p own.BridgeParameters, bridge netlink
 	return bd
 }
 
-// interfacesOfPort returns the interfaces that a port stands for. All tunnels of
-// a VXLAN device come with it; which of them were bound is for the expected value
-// to say.
+// interfacesOfPort returns the interfaces of a port. A VXLAN device carries several tunnels; the
+// expected value says which of them were bound.
 func (s *l2State) interfacesOfPort(p rtnl.Port, wanted map[string]*vpp_l2.BridgeDomain_Interface, known bool) (list []*vpp_l2.BridgeDomain_Interface) {
 	add := func(name string, bvi bool) {
 		iface := &vpp_l2.BridgeDomain_Interface{Name: name, BridgedVirtualInterface: bvi}
@@ -131,7 +129,6 @@ func (s *l2State) interfacesOfPort(p rtnl.Port, wanted map[string]*vpp_l2.Bridge
 	return list
 }
 
-// nameOf returns the logical name behind a device, AF_PACKET interfaces included.
 func (s *l2State) nameOf(index int) (string, bool) {
 	for _, iface := range own.All[*vpp_interfaces.Interface](s.v.Reg) {
 		if iface.GetType() == vpp_interfaces.Interface_AF_PACKET {
@@ -143,7 +140,7 @@ func (s *l2State) nameOf(index int) (string, bool) {
 	return s.Logical(index)
 }
 
-// finished reports whether finishPort has been done.
+// finished reports whether the settings of finishPort are in place.
 func (s *l2State) finished(p rtnl.Port, iface *vpp_l2.BridgeDomain_Interface) bool {
 	link := s.ByIndex[p.Index]
 	if link.Attrs().Flags&net.FlagUp == 0 && own.IsOurs(link) {

@@ -18,13 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Suspicions.
 type (
-	suspectPorts  struct{} // bridge ports
-	suspectBridge int      // a bridge or a port of one, by index
+	suspectPorts  struct{}
+	suspectBridge int
 )
 
-// noticeBridges: bridges, their ports and their forwarding entries.
+// Notice handles bridges, their ports and their FDB entries.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -44,7 +43,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// checkBridges looks at bridges and ports.
+// Check compares the suspected bridges and their ports with the bridge domains.
 func (v *Driver) Check(b *drift.Batch) {
 	for _, index := range drift.Suspects[suspectBridge](b) {
 		v.checkBridge(b, int(index))
@@ -54,7 +53,6 @@ func (v *Driver) Check(b *drift.Batch) {
 	}
 }
 
-// checkBridge reports a bridge that is down, and suspects the ports if one of them is.
 func (v *Driver) checkBridge(b *drift.Batch, index int) {
 	link, err := v.Net.LinkByIndex(index)
 	if err != nil || link.Attrs().Flags&net.FlagUp != 0 {
@@ -67,8 +65,8 @@ func (v *Driver) checkBridge(b *drift.Batch, index int) {
 	}
 }
 
-// noticeFDB: entries of VXLAN devices are tunnels or belong to L2 FIB entries;
-// those of bridges belong to L2 FIB entries, or to loopbacks.
+// noticeFDB: entries of VXLAN devices belong to tunnels or the L2 FIB, entries of bridges to the L2
+// FIB or loopbacks.
 func (v *Driver) noticeFDB(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	e, err := netlink.NeighDeserialize(m.Data)
 	if err != nil {
@@ -97,7 +95,6 @@ func (v *Driver) noticeFDB(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// echoes reports whether an FDB entry is as the value wants it.
 func (v *Driver) echoes(entry *vpp_l2.FIBEntry, e *netlink.Neigh) bool {
 	port, err := v.PortOf(entry.GetOutgoingInterface())
 	if err != nil || port.Attrs().Index != e.LinkIndex {
@@ -107,8 +104,6 @@ func (v *Driver) echoes(entry *vpp_l2.FIBEntry, e *netlink.Neigh) bool {
 	return out.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL || e.IP == nil || own.AddrOf(e.IP) == own.TunnelOf(out).Dst
 }
 
-// checkPorts reports the bridge domains whose interfaces are not all bound in
-// working order.
 func (v *Driver) checkPorts(b *drift.Batch) {
 	s, err := v.readL2()
 	if err != nil {
@@ -118,13 +113,13 @@ func (v *Driver) checkPorts(b *drift.Batch) {
 	for _, bd := range own.All[*vpp_l2.BridgeDomain](v.Reg) {
 		link := s.Named(own.DeviceName(own.DevBridge, bd.GetName()))
 		if link == nil {
-			continue // an event of its own
+			continue // has a separate event
 		}
 		_, params, _ := own.ParseBridgeAlias(link.Attrs().Alias)
 		bound := s.describeBD(bd.GetName(), params, link, bd)
 		for _, want := range bd.GetInterfaces() {
 			if !v.Reg.IsBound(want.GetName(), bd.GetName()) {
-				continue // not yet, or not any more
+				continue // not yet or no longer
 			}
 			if !slices.ContainsFunc(bound.GetInterfaces(), func(i *vpp_l2.BridgeDomain_Interface) bool { return i.GetName() == want.GetName() }) {
 				b.Report(fmt.Sprintf("interface %q is not bound to bridge domain %q as it should be", want.GetName(), bd.GetName()),

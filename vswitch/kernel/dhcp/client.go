@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// Device is what the client works on. Methods are not called concurrently.
+// Device is the device of a client. Methods are not called concurrently.
 type Device interface {
 	// Ready returns why packets cannot be sent now, such as a missing carrier.
 	Ready() error
 	// Served reports whether the device has an IPv4 address from another source.
 	Served() (bool, error)
-	// Leased returns the lease of an earlier process, as far as the device shows
-	// it; nil if there is none.
+	// Leased returns the lease of an earlier process, as far as the device's state shows it; nil if
+	// none.
 	Leased() (*Lease, error)
-	// Apply makes the device have the lease, and no other; nil: none. To repeat it
-	// is harmless.
+	// Apply sets the lease of the device; nil removes it. It is idempotent.
 	Apply(*Lease) error
-	// Broadcast opens a socket that sends to all and receives what is sent to the
-	// port of DHCP clients, also without an address; and tells the MAC.
+	// Broadcast opens a socket that broadcasts and receives packets to the DHCP client port, even
+	// without an address. It also returns the MAC.
 	Broadcast() (net.PacketConn, net.HardwareAddr, error)
 	// Unicast opens a socket with an address of the device.
 	Unicast(from netip.Addr) (net.PacketConn, error)
@@ -33,17 +32,15 @@ type Device interface {
 // Options of a client. Device and Report are required.
 type Options struct {
 	Device Device
-	// Report is called when there is a lease, when it is another one, and with nil
-	// when there is none any more; from the client's goroutine, not after Stop.
+	// Report is called with a new or changed lease, and with nil when it is lost. It is called from
+	// the client's goroutine, not after Stop.
 	Report func(*Lease)
-	// Log; nil: slog.Default().
+	// Log defaults to slog.Default().
 	Log *slog.Logger
-	// FirstTimeout is how long the first message waits for an answer; it doubles
-	// with each one that gets none, up to 16 times as long. Default: 4 s.
+	// FirstTimeout is the first retransmission timeout, which doubles up to 16-fold. Default: 4 s.
 	FirstTimeout time.Duration
 }
 
-// Times of RFC 2131, and how often a device is looked at that cannot be used.
 const (
 	firstTimeout = 4 * time.Second
 	maxDoublings = 4
@@ -51,7 +48,7 @@ const (
 	lookAgain    = 10 * time.Second
 )
 
-// Client keeps a device leased.
+// Client keeps a lease for a device.
 type Client struct {
 	device  Device
 	report  func(*Lease)
@@ -66,7 +63,7 @@ type Client struct {
 	current *Lease
 }
 
-// Start starts a client; Stop it.
+// Start starts a client. The caller stops it.
 func Start(o Options) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{
@@ -83,14 +80,14 @@ func Start(o Options) *Client {
 	return c
 }
 
-// Lease returns the current lease, nil if there is none.
+// Lease returns the current lease, or nil.
 func (c *Client) Lease() *Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.current
 }
 
-// Check makes the client look at its device: something has happened to it.
+// Check notifies the client that its device may have changed.
 func (c *Client) Check() {
 	select {
 	case c.nudge <- struct{}{}:
@@ -98,13 +95,13 @@ func (c *Client) Check() {
 	}
 }
 
-// Stop ends the client. The device keeps its lease: who starts next goes on with it.
+// Stop ends the client. The device keeps its lease, which the next client resumes.
 func (c *Client) Stop() {
 	c.cancel()
 	<-c.done
 }
 
-// Release ends the client and gives the lease back.
+// Release ends the client and releases the lease.
 func (c *Client) Release() error {
 	c.Stop()
 	if lease := c.Lease(); lease != nil {
@@ -134,8 +131,7 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// wait returns when there may be something to do; false: the client is to end. The
-// zero time is never.
+// wait returns true at the time or after Check, and false if ctx ends. The zero time means never.
 func (c *Client) wait(ctx context.Context, until time.Time) bool {
 	var timer <-chan time.Time
 	if !until.IsZero() {
@@ -152,15 +148,14 @@ func (c *Client) wait(ctx context.Context, until time.Time) bool {
 	return true
 }
 
-// timeoutOf returns how long to wait for the answer to the attempt with the
-// number, somewhat at random: many nodes may start at once.
+// timeoutOf returns the timeout of an attempt, with random jitter because many nodes may start at
+// once.
 func (c *Client) timeoutOf(attempt int) time.Duration {
 	timeout := c.timeout << min(attempt, maxDoublings)
 	return timeout + rand.N(c.timeout/2) - c.timeout/4
 }
 
-// resume goes on with the address of an earlier process, if the server agrees or
-// does not answer.
+// resume continues with the address of an earlier process, if the server agrees or does not answer.
 func (c *Client) resume(ctx context.Context) *Lease {
 	found, err := c.device.Leased()
 	if err != nil {
@@ -227,12 +222,11 @@ func (c *Client) acquire(ctx context.Context) *Lease {
 		}
 		attempt++
 		tell("No DHCP server has leased an address yet; trying again", "error", err)
-		c.wait(ctx, next) // an error may have come at once
+		c.wait(ctx, next) // an error may return early
 	}
 	return nil
 }
 
-// hold keeps a lease. It returns nil when the lease is lost, and the current lease when ctx ends.
 func (c *Client) hold(ctx context.Context, lease *Lease) *Lease {
 	for {
 		retry := c.apply(lease)
@@ -260,14 +254,14 @@ func (c *Client) hold(ctx context.Context, lease *Lease) *Lease {
 	}
 }
 
-// prolong asks once for more time. Without an answer it returns when it is time to
-// ask again, or when something has happened to the device.
+// prolong tries once to extend the lease. Without an answer, it returns when it is time to retry or
+// the device changed.
 func (c *Client) prolong(ctx context.Context, lease *Lease, now time.Time) (*Lease, error) {
 	ask, until := c.renew, lease.Rebind
 	if !now.Before(lease.Rebind) || !lease.Server.IsValid() {
 		ask, until = c.rebind, lease.Expires
 	}
-	// As the RFC says: half of the time that is left, but not too often.
+	// RFC 2131: half of the remaining time, but not too often.
 	again := now.Add(min(until.Sub(now), max(until.Sub(now)/2, minRenewal)))
 	next, err := ask(ctx, lease, min(time.Until(again), c.timeout))
 	if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
@@ -278,8 +272,8 @@ func (c *Client) prolong(ctx context.Context, lease *Lease, now time.Time) (*Lea
 	return nil, err
 }
 
-// apply makes the device have the lease; it returns when to try again if that
-// failed, the zero time otherwise.
+// apply applies the lease to the device. If that fails, it returns the time to retry, otherwise the
+// zero time.
 func (c *Client) apply(lease *Lease) (retry time.Time) {
 	if err := c.device.Apply(lease); err != nil {
 		c.log.Error("The device does not get what DHCP leased, trying again", "address", lease.Address, "error", err)
@@ -293,7 +287,6 @@ func (c *Client) apply(lease *Lease) (retry time.Time) {
 	return retry
 }
 
-// lose takes the address out of use.
 func (c *Client) lose(why string, lease *Lease) {
 	c.log.Warn("DHCP lease "+why, "address", lease.Address)
 	if err := c.device.Apply(nil); err != nil {
@@ -303,7 +296,6 @@ func (c *Client) lose(why string, lease *Lease) {
 	c.report(nil)
 }
 
-// earlier returns the earlier one of two times, of which the zero time is never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -12,15 +12,13 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 )
 
-// errRefused says that the server does not (any more) lease the address asked for.
 var errRefused = errors.New("the server refuses the address")
 
-// wanted are the options that servers are asked for, beside mask and router.
 var wanted = dhcpv4.WithRequestedOptions(dhcpv4.OptionSubnetMask, dhcpv4.OptionClasslessStaticRoute, dhcpv4.OptionRouter,
 	dhcpv4.OptionHostName, dhcpv4.OptionRenewTimeValue, dhcpv4.OptionRebindingTimeValue)
 
-// broadcast opens the socket of a device without address. Sockets live for one
-// exchange: one that lost its device never works again.
+// broadcast opens the socket of a device without address. A socket lives for one exchange, because
+// one that lost its device never works again.
 func (c *Client) broadcast(timeout time.Duration) (*nclient4.Client, net.HardwareAddr, error) {
 	conn, mac, err := c.device.Broadcast()
 	if err != nil {
@@ -33,7 +31,6 @@ func (c *Client) broadcast(timeout time.Duration) (*nclient4.Client, net.Hardwar
 	return client, mac, err
 }
 
-// discover obtains a lease from any server: the first that offers one.
 func (c *Client) discover(ctx context.Context, timeout time.Duration) (*Lease, error) {
 	client, _, err := c.broadcast(timeout)
 	if err != nil {
@@ -52,7 +49,7 @@ func (c *Client) discover(ctx context.Context, timeout time.Duration) (*Lease, e
 	return leaseOf(granted.ACK, sent)
 }
 
-// reboot asks for an address that the device has from an earlier process.
+// reboot requests the address that the device has from an earlier process.
 func (c *Client) reboot(ctx context.Context, addr netip.Addr, timeout time.Duration) (*Lease, error) {
 	client, mac, err := c.broadcast(timeout)
 	if err != nil {
@@ -63,7 +60,6 @@ func (c *Client) reboot(ctx context.Context, addr netip.Addr, timeout time.Durat
 		dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(addr.AsSlice())))
 }
 
-// rebind asks all servers to prolong a lease.
 func (c *Client) rebind(ctx context.Context, l *Lease, timeout time.Duration) (*Lease, error) {
 	client, mac, err := c.broadcast(timeout)
 	if err != nil {
@@ -73,7 +69,7 @@ func (c *Client) rebind(ctx context.Context, l *Lease, timeout time.Duration) (*
 	return request(ctx, client, client.RemoteAddr(), dhcpv4.WithHwAddr(mac), dhcpv4.WithClientIP(l.Address.Addr().AsSlice()))
 }
 
-// renew asks the server of a lease to prolong it. It may be behind a router.
+// renew requests an extension from the lease's server, which may be behind a router.
 func (c *Client) renew(ctx context.Context, l *Lease, timeout time.Duration) (*Lease, error) {
 	client, mac, err := c.unicast(l, timeout)
 	if err != nil {
@@ -87,17 +83,16 @@ func serverAddr(l *Lease) *net.UDPAddr {
 	return &net.UDPAddr{IP: l.Server.AsSlice(), Port: nclient4.ServerPort}
 }
 
-// twoConns sends through one socket and receives from the other.
 type twoConns struct {
-	net.PacketConn // receives
-	sends          net.PacketConn
+	net.PacketConn
+	sends net.PacketConn
 }
 
 func (c twoConns) WriteTo(b []byte, to net.Addr) (int, error) { return c.sends.WriteTo(b, to) }
 func (c twoConns) Close() error                               { return errors.Join(c.sends.Close(), c.PacketConn.Close()) }
 
-// unicast opens what talks to the server of a lease. Servers refuse by broadcast, which
-// the socket with the leased address does not receive.
+// unicast opens the connection to the lease's server. Servers refuse by broadcast, which the socket
+// with the leased address does not receive.
 func (c *Client) unicast(l *Lease, timeout time.Duration) (*nclient4.Client, net.HardwareAddr, error) {
 	receives, mac, err := c.device.Broadcast()
 	if err != nil {
@@ -116,7 +111,6 @@ func (c *Client) unicast(l *Lease, timeout time.Duration) (*nclient4.Client, net
 	return client, mac, err
 }
 
-// request sends a REQUEST that names no server.
 func request(ctx context.Context, client *nclient4.Client, to *net.UDPAddr, modifiers ...dhcpv4.Modifier) (*Lease, error) {
 	message, err := dhcpv4.New(append(modifiers, dhcpv4.WithMessageType(dhcpv4.MessageTypeRequest), wanted,
 		dhcpv4.WithOption(dhcpv4.OptMaxMessageSize(nclient4.MaxMessageSize)))...)
@@ -134,7 +128,7 @@ func request(ctx context.Context, client *nclient4.Client, to *net.UDPAddr, modi
 	return leaseOf(answer, sent)
 }
 
-// release gives a lease back. The server does not answer.
+// release sends a RELEASE, which the server does not answer.
 func (c *Client) release(l *Lease) error {
 	if !l.Server.IsValid() {
 		return nil // it expires

@@ -11,32 +11,31 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4"
 )
 
-// Lease is what a server has leased. It is not changed.
+// Lease is a lease of a server. It is immutable.
 type Lease struct {
-	// Address with the length of its network.
+	// Address includes the prefix length.
 	Address netip.Prefix
-	// Routes that the server wants to be made; the default route is one of them.
+	// Routes from the server, including the default route.
 	Routes []Route
-	// HostName that the server gave; may be empty.
+	// HostName from the server; may be empty.
 	HostName string
-	// Server is what to renew the lease with; the zero Addr if unknown.
+	// Server renews the lease; the zero Addr if unknown.
 	Server netip.Addr
-	// Renew and Rebind tell when to ask this server and when to ask any server.
-	// Expires tells when the address must not be used any longer. All are zero for
-	// a lease without end.
+	// Renew and Rebind are the times to contact this server and any server. Expires is the end of
+	// the lease. All are zero for an infinite lease.
 	Renew, Rebind, Expires time.Time
 }
 
-// Route leads to a network.
+// Route is a route of a lease.
 type Route struct {
 	Destination netip.Prefix
-	// Gateway is the zero Addr for what is on the link.
+	// Gateway is the zero Addr for on-link routes.
 	Gateway netip.Addr
 }
 
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// Router returns the default gateway, the zero Addr if there is none.
+// Router returns the default gateway, or the zero Addr.
 func (l *Lease) Router() netip.Addr {
 	for _, r := range l.Routes {
 		if r.Destination == anywhere {
@@ -46,13 +45,11 @@ func (l *Lease) Router() netip.Addr {
 	return netip.Addr{}
 }
 
-// expired reports whether the address must not be used any longer.
 func (l *Lease) expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
-// forever is the lease time that means "without end", in whole seconds.
 const forever = 0xffffffff * time.Second
 
-// leaseOf reads the answer to a request that was sent at the time given.
+// leaseOf parses the answer to a request that was sent at the given time.
 func leaseOf(ack *dhcpv4.DHCPv4, sent time.Time) (*Lease, error) {
 	addr, ok := addrOf(ack.YourIPAddr)
 	if !ok || addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() {
@@ -72,8 +69,8 @@ func leaseOf(ack *dhcpv4.DHCPv4, sent time.Time) (*Lease, error) {
 	return l, l.setTimes(ack, sent)
 }
 
-// setTimes: without other times, half of the lease is for asking the server that
-// gave it, and the rest but an eighth before any server is asked.
+// setTimes sets the times; by default, renewal starts after half of the lease and rebinding after
+// seven eighths.
 func (l *Lease) setTimes(ack *dhcpv4.DHCPv4, sent time.Time) error {
 	length := ack.IPAddressLeaseTime(0)
 	switch {
@@ -90,8 +87,6 @@ func (l *Lease) setTimes(ack *dhcpv4.DHCPv4, sent time.Time) error {
 	return nil
 }
 
-// routesOf returns the routes of an answer. Classless ones take the place of the
-// router (RFC 3442).
 func routesOf(ack *dhcpv4.DHCPv4) []Route {
 	var routes []Route
 	for _, r := range ack.ClasslessStaticRoute() {
@@ -122,7 +117,7 @@ func addrOf(ip net.IP) (netip.Addr, bool) {
 	return addr, ok && addr.Is4()
 }
 
-// same reports whether two leases are the same, whatever their times.
+// same compares two leases without their times.
 func (l *Lease) same(other *Lease) bool {
 	return l != nil && other != nil && l.Address == other.Address && l.HostName == other.HostName && slices.Equal(l.Routes, other.Routes)
 }

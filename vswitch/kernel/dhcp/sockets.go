@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forClients lets packets to the port of DHCP clients pass, and no other: the
-// device may be a busy one. The packets begin with the IP header.
+// forClients accepts only packets to the DHCP client port, because the device may be busy. The
+// packets begin with the IP header.
 var forClients = []bpf.Instruction{
-	bpf.LoadAbsolute{Off: 9, Size: 1}, // protocol
+	bpf.LoadAbsolute{Off: 9, Size: 1},
 	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 6},
-	bpf.LoadAbsolute{Off: 6, Size: 2}, // flags and fragment offset
+	bpf.LoadAbsolute{Off: 6, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 4},
 	bpf.LoadMemShift{Off: 0},
-	bpf.LoadIndirect{Off: 2, Size: 2}, // destination port
+	bpf.LoadIndirect{Off: 2, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nclient4.ClientPort, SkipTrue: 1},
 	bpf.RetConstant{Val: 0xffff},
 	bpf.RetConstant{Val: 0},
 }
 
-// ListenBroadcast opens a socket for Device.Broadcast, in the network namespace of
-// the calling thread.
+// ListenBroadcast opens a socket for Device.Broadcast, in the network namespace of the calling
+// thread.
 func ListenBroadcast(device *net.Interface) (net.PacketConn, error) {
 	filter, err := bpf.Assemble(forClients)
 	if err != nil {
@@ -41,8 +41,7 @@ func ListenBroadcast(device *net.Interface) (net.PacketConn, error) {
 	return nclient4.NewBroadcastUDPConn(conn, &net.UDPAddr{Port: nclient4.ClientPort}), nil
 }
 
-// ListenUnicast opens a socket for Device.Unicast, in the network namespace of the
-// calling thread.
+// ListenUnicast opens a socket for Device.Unicast, in the network namespace of the calling thread.
 func ListenUnicast(device string, from netip.Addr) (net.PacketConn, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var bound error

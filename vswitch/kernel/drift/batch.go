@@ -8,16 +8,16 @@ import (
 	"syscall"
 )
 
-// Subsystem is a part of the driver that kernel events concern.
+// Subsystem is a part of the driver that handles kernel events.
 type Subsystem interface {
-	// Notice is called with each message of rtnetlink, by one goroutine. It sends what
-	// the message says about values of the subsystem: most concern none.
+	// Notice is called with each rtnetlink message, by one goroutine. It sends notices for the
+	// values of the subsystem that the message affects, if any.
 	Notice(m syscall.NetlinkMessage, send func(Notice))
 	// Check verifies the suspicions of the batch with the kernel and reports the differences.
 	Check(b *Batch)
 }
 
-// Notice is what an event says. Either field may be unset.
+// Notice is the result of an event. Either field may be unset.
 type Notice struct {
 	// Reason, for people, why the values with the Keys are wrong.
 	Reason string
@@ -27,7 +27,7 @@ type Notice struct {
 	Suspect any
 }
 
-// Batch is what has been noticed and not yet reported.
+// Batch collects notices until they are reported.
 type Batch struct {
 	reasons  []string
 	keys     map[string]struct{}
@@ -47,7 +47,7 @@ func (b *Batch) add(n Notice) {
 	}
 }
 
-// Report adds values that are wrong.
+// Report adds wrong values.
 func (b *Batch) Report(reason string, keys ...string) {
 	if len(keys) == 0 {
 		return
@@ -60,7 +60,7 @@ func (b *Batch) Report(reason string, keys ...string) {
 	}
 }
 
-// Suspect adds something that a later subsystem is to look at.
+// Suspect adds a suspicion for a later subsystem.
 func (b *Batch) Suspect(s any) { b.suspects[s] = struct{}{} }
 
 // Suspects returns the suspicions of one type.
@@ -73,10 +73,9 @@ func Suspects[T comparable](b *Batch) (list []T) {
 	return list
 }
 
-// Keys returns the keys of the values that have been reported, sorted.
+// Keys returns the sorted keys of the reported values.
 func (b *Batch) Keys() []string { return slices.Sorted(maps.Keys(b.keys)) }
 
-// text joins the first reasons.
 func (b *Batch) text() string {
 	const most = 3
 	if len(b.reasons) <= most {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// coalesce is how long changes are collected before they are reported.
+// coalesce is the collection time of a report.
 const coalesce = 30 * time.Millisecond
 
 // Collector collects notices and reports them.
 type Collector struct {
-	// Check lets all subsystems look at their suspicions.
+	// Check passes the suspicions to all subsystems.
 	Check func(*Batch)
 	// Report is called with the reason and the sorted keys of wrong values. It must not block.
 	Report func(reason string, keys ...string)
@@ -18,7 +18,7 @@ type Collector struct {
 	notices chan Notice
 }
 
-// NewCollector returns a Collector; Run it.
+// NewCollector returns a Collector. The caller runs it.
 func NewCollector(check func(*Batch), report func(reason string, keys ...string)) *Collector {
 	return &Collector{Check: check, Report: report, notices: make(chan Notice, 64)}
 }
@@ -45,7 +45,7 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// collect waits for a notice, and then for those that come along with it.
+// collect waits for a notice, and collects the ones that follow shortly after.
 func (c *Collector) collect(ctx context.Context) (b *Batch, ok bool) {
 	b = newBatch()
 	select {

@@ -1,5 +1,5 @@
-// Package drift turns events of the kernel into reports about values that are not, or
-// may not be, as they were configured.
+// Package drift turns events of the kernel into reports about values that differ, or may differ,
+// from their configuration.
 //
 //	rtnetlink ─┐ Notice: which values does the event concern?
 //	           ├────────> Collector ──quiet for a moment──> Check ──> report(reason, keys)
@@ -10,5 +10,5 @@
 // reports the differences that remain. When events are lost, everything is reported.
 //
 // Neither this package nor an implementation of Subsystem changes the kernel or the driver's
-// records of it. A report leads to a transaction, and that makes the repair.
+// records of it. A report triggers a transaction, which repairs the values.
 package drift

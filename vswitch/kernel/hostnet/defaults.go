@@ -15,20 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultRoutes are those of the main table that others have made.
 type defaultRoutes struct {
 	mu sync.Mutex
-	// known are the present default routes; lost went with their device and have not come back.
+	// known holds the present default routes. lost holds routes that disappeared with their device.
 	known, lost map[origin]netip.Addr // next hops; the zero Addr: none
 }
 
-// origin is what a default route leads out of.
 type origin struct {
 	device int
 	ipv6   bool
 }
 
-// rememberDefaults fills known.
 func (v *Driver) rememberDefaults() error {
 	v.defaults.known, v.defaults.lost = map[origin]netip.Addr{}, map[origin]netip.Addr{}
 	routes, err := v.readDefaults()
@@ -40,7 +37,6 @@ func (v *Driver) rememberDefaults() error {
 	return err
 }
 
-// readDefaults returns the default routes that lead anywhere.
 func (v *Driver) readDefaults() ([]netlink.Route, error) {
 	routes, err := rtnl.Dump(func() ([]netlink.Route, error) {
 		return v.Net.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
@@ -59,7 +55,8 @@ func toEverywhere(dst *net.IPNet) bool {
 	return ones == 0
 }
 
-// ownProtocol marks routes that are values, or that follow from a lease: they are restored.
+// ownProtocol reports whether routes of the protocol are values or come from a lease; the agent
+// restores them.
 func ownProtocol(protocol uint8) bool {
 	return protocol == own.ProtoOurs || protocol == own.ProtoLeased
 }
@@ -80,7 +77,6 @@ func (v *Driver) noticeRoute(m syscall.NetlinkMessage) {
 	delete(v.defaults.lost, from)
 }
 
-// noticeLink reports whether default routes have gone with a device.
 func (v *Driver) noticeLink(m syscall.NetlinkMessage) (lost bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE {
 		return false
@@ -102,8 +98,6 @@ func (v *Driver) noticeLink(m syscall.NetlinkMessage) (lost bool) {
 	return lost
 }
 
-// lostDefaults names the default routes that are missing: while there is another one of
-// the same IP version, none is.
 func (v *Driver) lostDefaults() (warnings []string, err error) {
 	v.defaults.mu.Lock()
 	lost := maps.Clone(v.defaults.lost)

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// concernsForwarding reports whether a message is about all devices, or about the device of one of
-// our interfaces on which forwarding was switched off. The kernel sends such messages for new
-// devices, too.
+// concernsForwarding reports whether a message is about all devices, or about forwarding being
+// disabled on the device of one of our interfaces. The kernel sends such messages for new devices,
+// too.
 func (v *Driver) concernsForwarding(m []byte) bool {
 	c, ok := rtnl.ParseNetconf(m)
 	if !ok {
@@ -23,11 +23,8 @@ func (v *Driver) concernsForwarding(m []byte) bool {
 	return c.Index == rtnl.AllDevices
 }
 
-// needed reports whether pods need packets of an IP version to be forwarded.
 func (v *Driver) needed(family int) bool { return family == unix.AF_INET || v.Forwards6() }
 
-// notForwarding names the sysctls that make packets stay where they are: those of the whole
-// namespace, and those of single devices.
 func (v *Driver) notForwarding() (warnings []string, err error) {
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		version, directory, all := "IPv4", "ipv4", "ipv4/ip_forward"
@@ -42,7 +39,7 @@ func (v *Driver) notForwarding() (warnings []string, err error) {
 			return nil, err
 		}
 		if value == "" {
-			continue // the kernel does without this IP version
+			continue // the kernel does not support the IP version
 		}
 		if value != "1" {
 			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach nothing but their node itself over %s, not even each other: set it to 1, and find out who changed it",
@@ -61,7 +58,6 @@ func (v *Driver) notForwarding() (warnings []string, err error) {
 	return warnings, nil
 }
 
-// devicesNotForwarding returns the devices, by the names of their interfaces.
 func (v *Driver) devicesNotForwarding(family int) (map[string]string, error) {
 	settings, err := v.Net.Netconfs(family)
 	if err != nil {
@@ -88,8 +84,8 @@ func (v *Driver) devicesNotForwarding(family int) (map[string]string, error) {
 	return found, nil
 }
 
-// carriesPackets reports whether packets are routed that come from the device of an interface:
-// those of tunnels of bridge domains and of members of bonds are not.
+// carriesPackets reports whether packets from the interface's device are routed. Tunnels of bridge
+// domains and bond members only carry frames.
 func (v *Driver) carriesPackets(name string) bool {
 	iface := v.Reg.Iface(name)
 	return iface != nil && iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL && !v.Reg.IsMember(name)

@@ -11,30 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver watches one network namespace.
+// Driver watches the host settings of one network namespace.
 type Driver struct {
 	*own.Host
 	defaults defaultRoutes
-	reported []string // the warnings that Check found last
+	reported []string
 }
 
-// New remembers the default routes that exist. There is nothing to close.
+// New records the existing default routes. The driver needs no closing.
 func New(host *own.Host) (*Driver, error) {
 	v := &Driver{Host: host}
 	return v, v.rememberDefaults()
 }
 
-// Warnings returns the present problems, each with its remedy.
+// Warnings returns the current problems and their remedies.
 func (v *Driver) Warnings(context.Context) ([]string, error) {
 	forwarding, err := v.notForwarding()
 	routes, routesErr := v.lostDefaults()
 	return slices.Concat(forwarding, routes), errors.Join(err, routesErr)
 }
 
-// suspicion: something may be wrong.
 type suspicion struct{}
 
-// Notice looks at settings, default routes and devices that go down.
+// Notice watches forwarding settings, default routes and devices that go down.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	suspicious := false
 	switch m.Header.Type {
@@ -50,7 +49,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// Check logs new warnings. It reports no value, because no value represents these settings.
+// Check logs new warnings. It reports no keys, because no value represents these settings.
 func (v *Driver) Check(b *drift.Batch) {
 	if len(drift.Suspects[suspicion](b)) == 0 {
 		return

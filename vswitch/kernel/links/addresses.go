@@ -35,7 +35,7 @@ func (v interfaces) AddAddress(_ context.Context, iface string, addr netip.Prefi
 func (v *Driver) addOwnAddress(iface string, index int, addr netip.Prefix) error {
 	a := rtnl.Address{Index: index, Prefix: addr, Proto: own.ProtoOurs}
 	if addr.Addr().Is6() && v.Made(iface) {
-		a.Flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
+		a.Flags = unix.IFA_F_NODAD // unique on our own devices
 	}
 	vrf, err := v.vrf.Confined(index, a.Family())
 	if err != nil {
@@ -56,7 +56,6 @@ func (v *Driver) addOwnAddress(iface string, index int, addr netip.Prefix) error
 	return errors.Join(v.vrf.ConfineNew(a), v.vrf.SettleAddresses(index, a.Family()))
 }
 
-// isAssigned reports whether we have assigned the address.
 func (v *Driver) isAssigned(a rtnl.Address) bool {
 	addrs, err := v.Net.Addresses(a.Index)
 	return err == nil && slices.ContainsFunc(addrs, func(have rtnl.Address) bool { return have.Prefix == a.Prefix && have.Proto == own.ProtoOurs })
@@ -85,12 +84,11 @@ func (v interfaces) DeleteAddress(_ context.Context, iface string, addr netip.Pr
 	return nil
 }
 
-// SetUnnumbered gives the interface the addresses of the lender as host addresses
-// (/32, /128). Linux forwards on a device without any address, and answers ARP for
-// all its addresses on every device, so a pod's gateway resolves anyway. What
-// the borrowed address is for: packets of the node itself to the pod, and ICMP
-// errors, have the gateway as their source, as on VPP, instead of whichever address
-// the kernel finds first. And it can be read back.
+// SetUnnumbered assigns the lender's addresses to the interface as host addresses (/32, /128).
+// Linux would forward without an address on the device, and answers ARP for all its addresses on
+// every device, so a pod could reach its gateway anyway. The borrowed address makes the gateway the
+// source of the node's own packets to the pod and of ICMP errors, as on VPP. It also makes the
+// setting readable.
 func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error {
 	v.Reg.Withdraw(iface, netip.Prefix{}, false)
 	lent, err := v.ownAddresses(lender)
@@ -106,8 +104,8 @@ func (v interfaces) SetUnnumbered(_ context.Context, iface, lender string) error
 	return nil
 }
 
-// lend makes the borrowers of an interface follow a change of its addresses. Without
-// any address left there is nothing to follow: then they are about to be unset.
+// lend updates the borrowers after a change of an interface's addresses. Without any address left,
+// they are about to be unset.
 func (v interfaces) lend(lender string) error {
 	var errs []error
 	for _, borrower := range v.Borrowers(lender) {
@@ -121,7 +119,6 @@ func (v interfaces) lend(lender string) error {
 	return errors.Join(errs...)
 }
 
-// UnsetUnnumbered gives the borrowed addresses back.
 func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
 	v.Reg.Withdraw(iface, netip.Prefix{}, true)
 	err := v.WithDevice(iface, func(index int) error {
@@ -139,13 +136,11 @@ func (v interfaces) UnsetUnnumbered(_ context.Context, iface string) error {
 	return nil
 }
 
-// setBorrowed makes the borrowed addresses of a device the given ones.
 func (v *Driver) setBorrowed(index int, lent []netip.Addr) error {
 	have, err := v.Net.Addresses(index)
 	if err != nil {
 		return err
 	}
-	// Adding comes first: with its last IPv4 address a device loses its routes.
 	had := map[netip.Addr]bool{}
 	for _, a := range have {
 		had[a.Prefix.Addr()] = had[a.Prefix.Addr()] || a.Proto == own.ProtoBorrowed
@@ -177,8 +172,8 @@ func (v *Driver) setBorrowed(index int, lent []netip.Addr) error {
 	return v.vrf.RestoreVRF(index)
 }
 
-// ownAddresses returns the addresses that the interface lends: those that we
-// assigned, those that it is known by, and what DHCP leased to it.
+// ownAddresses returns the addresses that the interface lends: the ones that we assigned, that its
+// value names, or that DHCP leased.
 func (v *Driver) ownAddresses(iface string) (lent []netip.Addr, err error) {
 	wanted := own.AddressTexts(v.Reg.Iface(iface))
 	err = v.WithDevice(iface, func(index int) error {
@@ -200,8 +195,8 @@ func (v *Driver) ownAddresses(iface string) (lent []netip.Addr, err error) {
 	return lent, err
 }
 
-// isOf reports whether the address counts as one of the interface: we assigned it, or it is foreign
-// but requested.
+// isOf reports whether the address belongs to the interface: we assigned it, or it is foreign but
+// requested.
 func isOf(a rtnl.Address, wanted map[netip.Prefix]bool) bool {
 	return a.Proto == own.ProtoOurs || a.Proto != own.ProtoBorrowed && a.Proto != own.ProtoLeased && wanted[a.Prefix]
 }

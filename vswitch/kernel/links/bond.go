@@ -18,14 +18,13 @@ import (
 	"github.com/vishvananda/netlink/nl"
 )
 
-// bindMembers takes note of the members of an interface that was read, if it is a bond.
+// bindMembers registers the members of a bond that was read.
 func (v *Driver) bindMembers(iface *vpp_interfaces.Interface) {
 	for _, member := range iface.GetBond().GetBondedInterfaces() {
 		v.Reg.Bind(member.GetName(), own.BondMark+iface.GetName())
 	}
 }
 
-// bondMonitoring is how often, in ms, the links of the members are looked at.
 const bondMonitoring = 100
 
 var bondModes = map[vpp_interfaces.BondLink_Mode]netlink.BondMode{
@@ -36,7 +35,6 @@ var bondModes = map[vpp_interfaces.BondLink_Mode]netlink.BondMode{
 	vpp_interfaces.BondLink_LACP:          netlink.BOND_MODE_802_3AD,
 }
 
-// bondHashes are how XOR and LACP choose a member. The other modes need no choice.
 var bondHashes = map[vpp_interfaces.BondLink_LoadBalance]netlink.BondXmitHashPolicy{
 	vpp_interfaces.BondLink_L2:  netlink.BOND_XMIT_HASH_POLICY_LAYER2,
 	vpp_interfaces.BondLink_L34: netlink.BOND_XMIT_HASH_POLICY_LAYER3_4,
@@ -53,7 +51,6 @@ func supportedBond(bond *vpp_interfaces.BondLink) error {
 	return nil
 }
 
-// hashes reports whether load is balanced by a hash of the packets.
 func hashes(bond *vpp_interfaces.BondLink) bool {
 	return bond.GetMode() == vpp_interfaces.BondLink_XOR || bond.GetMode() == vpp_interfaces.BondLink_LACP
 }
@@ -72,7 +69,7 @@ func bondOptions(bond *vpp_interfaces.BondLink) []rtnl.LinkOption {
 	return options
 }
 
-// describeBond: the number of a bond means nothing to the kernel.
+// describeBond takes the bond's number from the expected value, because the kernel has none.
 func (inv *inventory) describeBond(iface *vpp_interfaces.Interface, link *netlink.Bond, expected *vpp_interfaces.BondLink) {
 	bond := &vpp_interfaces.BondLink{Id: expected.GetId(), Lb: expected.GetLb()}
 	for mode, kernel := range bondModes {
@@ -95,13 +92,13 @@ func (inv *inventory) describeBond(iface *vpp_interfaces.Interface, link *netlin
 	iface.Type, iface.Link = vpp_interfaces.Interface_BOND_INTERFACE, &vpp_interfaces.Interface_Bond{Bond: bond}
 }
 
-// hardwareAddr is the address of a device itself: that of a member is the bond's.
+// hardwareAddr returns the permanent address of a bond member, which uses the bond's address.
 func hardwareAddr(attrs *netlink.LinkAttrs) string {
 	if slave, ok := attrs.Slave.(*netlink.BondSlave); ok {
 		return slave.PermHardwareAddr.String()
 	}
 	if len(attrs.HardwareAddr) != 6 {
-		return "" // an address of a tunnel
+		return ""
 	}
 	return attrs.HardwareAddr.String()
 }
@@ -135,12 +132,12 @@ func (v interfaces) addBondMember(bond string, member *vpp_interfaces.BondLink_B
 	} else if attrs.MasterIndex != 0 && attrs.MasterIndex != idle {
 		return fmt.Errorf("its device %s is in a bridge or another bond: take it out of that first", attrs.Name)
 	}
-	v.Reg.Bind(member.GetName(), own.BondMark+bond) // that it goes down is no accident
+	v.Reg.Bind(member.GetName(), own.BondMark+bond) // before it goes down, so that this is not taken for drift
 	// The bond sets its members up.
 	return errors.Join(v.Net.SetLink(attrs.Index, rtnl.LinkChange{Down: true}), v.Net.SetLink(attrs.Index, rtnl.LinkChange{Master: &index}))
 }
 
-// RemoveBondMember: the kernel gives the device its own MAC again, and leaves it down.
+// RemoveBondMember: the kernel restores the device's own MAC and leaves it down.
 func (v interfaces) RemoveBondMember(_ context.Context, bond string, member *vpp_interfaces.BondLink_BondedInterface) error {
 	err := v.removeBondMember(bond, member.GetName())
 	v.Reg.Bind(member.GetName(), "")
@@ -176,7 +173,6 @@ func (v interfaces) removeBondMember(bond, member string) error {
 	return v.adjust(dev, iface)
 }
 
-// checkMember reports the bonds that lack a device as their member.
 func (v *Driver) checkMember(b *drift.Batch, name string, attrs *netlink.LinkAttrs) {
 	for _, iface := range own.All[*vpp_interfaces.Interface](v.Reg) {
 		if iface.GetBond() == nil || !v.Reg.IsBound(name, own.BondMark+iface.GetName()) {

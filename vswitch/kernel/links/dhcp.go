@@ -17,19 +17,16 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/dhcp"
 )
 
-// dhcpClients are the running DHCP clients, by the interface that they serve, and
-// who is told of their leases.
+// dhcpClients holds the running DHCP clients by interface, and the observer of their leases.
 type dhcpClients struct {
-	mu        sync.Mutex
-	clients   map[string]*dhcp.Client
-	observers []func(iface string, lease *vpp_interfaces.DHCPLease)
-	// firstTimeout of a client; 0: its default.
+	mu           sync.Mutex
+	clients      map[string]*dhcp.Client
+	observers    []func(iface string, lease *vpp_interfaces.DHCPLease)
 	firstTimeout time.Duration
 }
 
 func newDHCPClients() *dhcpClients { return &dhcpClients{clients: map[string]*dhcp.Client{}} }
 
-// running returns the names of the interfaces that have a client.
 func (d *dhcpClients) running() map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -40,7 +37,6 @@ func (d *dhcpClients) running() map[string]bool {
 	return names
 }
 
-// take removes a client, for the caller to stop; nil if there is none.
 func (d *dhcpClients) take(iface string) *dhcp.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,7 +45,6 @@ func (d *dhcpClients) take(iface string) *dhcp.Client {
 	return client
 }
 
-// check makes the client of an interface look at its device.
 func (d *dhcpClients) check(iface string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,7 +53,6 @@ func (d *dhcpClients) check(iface string) {
 	}
 }
 
-// checkAll makes all clients look at their devices.
 func (d *dhcpClients) checkAll() {
 	for name := range d.running() {
 		d.check(name)
@@ -74,7 +68,7 @@ func (d *dhcpClients) tell(iface string, lease *vpp_interfaces.DHCPLease) {
 	}
 }
 
-// stop ends all clients; what is leased stays in use.
+// stop ends all clients. Leases stay in use.
 func (d *dhcpClients) stop() {
 	for name := range d.running() {
 		if client := d.take(name); client != nil {

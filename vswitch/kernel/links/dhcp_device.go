@@ -18,9 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaseDevice is the device of an interface with a DHCP client. Leased addresses
-// and routes have a protocol number of their own: they are no values of the
-// northbound, and the kernel lets the address expire by itself.
+// leaseDevice is the device of an interface with a DHCP client. Leased addresses and routes have a
+// separate protocol number, because they are no northbound values. The kernel expires the address.
 type leaseDevice struct {
 	*Driver
 	iface string
@@ -28,15 +27,14 @@ type leaseDevice struct {
 
 var _ dhcp.Device = (*leaseDevice)(nil)
 
-// leaseMetric of leased routes, plus the index of the device: routes of several
-// devices do not exclude each other, and those that people make come first.
+// leaseMetric plus the device's index is the metric of leased routes. So routes of several devices
+// can coexist, and manual routes take precedence.
 const leaseMetric = 1024
 
-// lifetimeSlack is by how much a lifetime may differ from the wanted one: the
-// kernel counts whole seconds.
+// lifetimeSlack is the tolerance of lifetimes, because the kernel counts whole seconds.
 const lifetimeSlack = 2 * time.Second
 
-// describe returns a lease as the northbound sees it; nil for nil.
+// describe converts a lease to the northbound model; nil for nil.
 func (d *leaseDevice) describe(l *dhcp.Lease) *vpp_interfaces.DHCPLease {
 	if l == nil {
 		return nil
@@ -117,7 +115,7 @@ func (d *leaseDevice) applyAddress(index int, lease *dhcp.Lease) error {
 	for _, a := range addrs {
 		switch {
 		case lease != nil && a.Prefix == lease.Address:
-			has = a.Proto != own.ProtoLeased || lasts(a, lease) // one of somebody else is not taken over
+			has = a.Proto != own.ProtoLeased || lasts(a, lease) // foreign addresses are not adopted
 		case a.Proto == own.ProtoLeased:
 			if err := rtnl.IgnoreGone(d.Net.DelAddress(a)); err != nil {
 				return err
@@ -145,7 +143,6 @@ func (d *leaseDevice) applyAddress(index int, lease *dhcp.Lease) error {
 	return errors.Join(d.routes.ResolveRoutes(), interfaces{d.Driver}.lend(d.iface))
 }
 
-// lasts reports whether the address lives as long as the lease.
 func lasts(a rtnl.Address, lease *dhcp.Lease) bool {
 	if lease.Expires.IsZero() || a.Valid == 0 {
 		return lease.Expires.IsZero() && a.Valid == 0

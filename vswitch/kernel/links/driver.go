@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/vrf"
 )
 
-// Driver is the interfaces of one network namespace.
+// Driver configures the interfaces of one network namespace.
 type Driver struct {
 	*own.Host
 	vrf        *vrf.Driver
@@ -19,12 +19,13 @@ type Driver struct {
 
 	dhcp    *dhcpClients
 	reports vswitch.StateReports
-	marks   bool // the kernel stores the protocol of addresses
-	// movedFrom has the VXLAN device that a deleted tunnel was on, by the tunnel's name, while that device exists.
+	marks   bool
+	// movedFrom holds the VXLAN device of a deleted tunnel, by the tunnel's name, while that device
+	// exists.
 	movedFrom map[string]own.VXLANID
 }
 
-// Options of a Driver.
+// Options configures a Driver.
 type Options struct {
 	VRFs       *vrf.Driver
 	Routes     Routes
@@ -33,39 +34,38 @@ type Options struct {
 	Guards     Guards
 	// MarksAddresses: the kernel stores the protocol of addresses.
 	MarksAddresses bool
-	// DHCPTimeout is how long DHCP clients wait for a first answer, 0: their default.
+	// DHCPTimeout is the first retransmission timeout of DHCP clients; 0: their default.
 	DHCPTimeout time.Duration
 }
 
-// Routes makes again what went along with a device or its addresses, as far as it
-// exists according to the registry.
+// Routes restores the registered routes that were lost with a device or its addresses.
 type Routes interface {
 	RestoreRoutes(iface string, index int) error
 	RestoreL3XConnects(iface string) error
-	// ResolveRoutes makes the routes again whose device is for the kernel to find.
+	// ResolveRoutes restores the routes with a device chosen by the kernel.
 	ResolveRoutes() error
 }
 
-// Neighbours does likewise.
+// Neighbours restores registered neighbours.
 type Neighbours interface {
 	RestoreNeighbours(iface string, index int) error
 	RestoreProxyARP(iface string, index int) error
 }
 
-// Segments does likewise.
+// Segments restores registered segments.
 type Segments interface {
 	RestoreSegments(iface string) error
 }
 
-// Guards takes packets of tunnels from their other end only.
+// Guards restricts the packets of tunnels to their peers.
 type Guards interface {
 	PermitTunnel(own.Tunnel) error
 	ForbidTunnel(own.Tunnel) error
-	// Tunnels returns those that are permitted.
+	// Tunnels returns the permitted tunnels.
 	Tunnels() (map[own.Tunnel]bool, error)
 }
 
-// New returns a Driver; Stop it.
+// New returns a Driver. The caller stops it.
 func New(host *own.Host, opts Options) *Driver {
 	v := &Driver{
 		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards,
@@ -75,5 +75,5 @@ func New(host *own.Host, opts Options) *Driver {
 	return v
 }
 
-// Stop ends the DHCP clients; what is leased stays in use.
+// Stop ends the DHCP clients. Leases stay in use.
 func (v *Driver) Stop() { v.dhcp.stop() }

@@ -17,8 +17,8 @@ const (
 	offsetSpeed, offsetDuplex, offsetSpeedHigh = 12, 14, 28
 )
 
-// linkSettings asks for speed, in bit/s, and duplex of a device; zero, if it does not
-// tell. fd is any socket of the network namespace.
+// linkSettings returns the speed, in bit/s, and the duplex mode of a device; zero if unknown. fd is
+// any socket of the network namespace.
 func linkSettings(fd int, device string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) {
 	var cmd ethtoolCmd
 	binary.NativeEndian.PutUint32(cmd[:], ethtoolGetSettings)
@@ -36,7 +36,7 @@ func linkSettings(fd int, device string) (speed uint64, duplex vpp_interfaces.In
 
 func (c *ethtoolCmd) settings() (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) {
 	mbits := uint32(binary.NativeEndian.Uint16(c[offsetSpeedHigh:]))<<16 | uint32(binary.NativeEndian.Uint16(c[offsetSpeed:]))
-	if mbits == 0 || mbits == 0xffff || mbits == 0xffffffff { // not known
+	if mbits == 0 || mbits == 0xffff || mbits == 0xffffffff {
 		return 0, 0
 	}
 	switch c[offsetDuplex] {

@@ -17,10 +17,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// farEnd is where the other end of a veth pair is made.
 type farEnd struct {
 	name string
-	// ns is an open network namespace; nil: ours.
+	// NS is an open network namespace; nil: ours.
 	NS *os.File
 }
 
@@ -30,7 +29,6 @@ func (f farEnd) close() {
 	}
 }
 
-// String is for error messages.
 func (f farEnd) String() string {
 	if f.NS == nil {
 		return f.name
@@ -38,7 +36,6 @@ func (f farEnd) String() string {
 	return f.name + " in network namespace " + f.NS.Name()
 }
 
-// farEndOf says where the far end of a TAP is made; close it.
 func (v *Driver) farEndOf(iface *vpp_interfaces.Interface) (far farEnd, err error) {
 	far.name = iface.GetTap().GetHostIfName()
 	if far.name == "" {
@@ -51,8 +48,8 @@ func (v *Driver) farEndOf(iface *vpp_interfaces.Interface) (far farEnd, err erro
 	return far, err
 }
 
-// openHostNamespace opens a namespace; nil if it is ours. It must be closed at
-// once: an open namespace outlives its pod.
+// openHostNamespace opens a namespace, or returns nil for ours. The caller closes it immediately,
+// because an open namespace outlives its pod.
 func (v *Driver) openHostNamespace(ref *linux_namespace.NetNamespace) (*os.File, error) {
 	path, ok := models.NetNSPath(ref, models.NetNSDir)
 	switch {
@@ -76,7 +73,6 @@ func (v *Driver) openHostNamespace(ref *linux_namespace.NetNamespace) (*os.File,
 	return file, nil
 }
 
-// isOwn reports whether an open network namespace is ours.
 func (v *Driver) isOwn(file *os.File) (bool, error) {
 	there, err := nsfile.Identify(file)
 	if err != nil {
@@ -89,10 +85,10 @@ func (v *Driver) isOwn(file *os.File) (bool, error) {
 	return there == nsfile.ID{Dev: uint64(here.Dev), Ino: here.Ino}, nil
 }
 
-// tapLink returns the parameters of the TAP whose near end the link is. But for
-// the place of the far end, nothing of them can be read back from a veth pair, and
-// nothing but the name of the far end had an effect. A far end that was made in
-// our namespace may be anywhere: a Linux interface takes it to where it belongs.
+// tapLink returns the parameters of a TAP, given its near end. A veth pair reveals only the
+// location of the far end, and only the far end's name had an effect; the other parameters are
+// returned as expected. A far end created in our namespace may be anywhere, because a Linux
+// interface moves it to its destination.
 func (v *Driver) tapLink(expected *vpp_interfaces.Interface, near netlink.Link) *vpp_interfaces.TapLink {
 	if expected.GetTap() == nil {
 		return &vpp_interfaces.TapLink{Version: 2}
@@ -109,8 +105,8 @@ func (v *Driver) tapLink(expected *vpp_interfaces.Interface, near netlink.Link) 
 	return tap
 }
 
-// atHome reports whether the other end of a veth is in the namespace where it was to be
-// made. The kernel names that by a number which belongs to our namespace.
+// atHome reports whether the other end of a veth is in the namespace it was created in. The kernel
+// returns the namespace as an ID relative to ours.
 func (v *Driver) atHome(near netlink.Link, home *linux_namespace.NetNamespace) bool {
 	ns, err := v.openHostNamespace(home)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Find avoids a full dump: it asks the kernel for the expected objects by name, device and
-// destination. Its answer counts only if all of them exist. Otherwise it concludes nothing, since
-// devices may have been renamed and routes may hide each other; List detects both.
+// Find avoids a full dump: it requests the expected objects by name, device and destination. The
+// result counts only if all of them exist. Otherwise it is inconclusive, because devices may be
+// renamed and routes may hide each other; List detects both.
 
 // inventoryByName returns an inventory of the expected interfaces only. It returns nil if any of
-// them is neither a TAP nor a loopback, or is not found.
+// them is missing, or is neither a TAP nor a loopback.
 func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inventory {
 	inv := v.newInventory(&own.Devices{ByIndex: map[int]netlink.Link{}, ByLogical: map[string]netlink.Link{}}, expected)
 	var lenders []int
@@ -24,7 +24,7 @@ func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inven
 		if !inv.Include(v.LinkNamed(own.DeviceName(own.DevInterface, name))) {
 			return nil
 		}
-		inv.Include(v.LinkNamed(own.DeviceName(own.DevPort, name))) // loopbacks have one
+		inv.Include(v.LinkNamed(own.DeviceName(own.DevPort, name))) // of a loopback
 		lender := iface.GetUnnumbered().GetInterfaceWithIp()
 		if lender == "" || inv.expected[lender] != nil {
 			continue
@@ -48,7 +48,7 @@ func (v interfaces) inventoryByName(expected []*vpp_interfaces.Interface) *inven
 		return nil
 	}
 	for _, index := range lenders {
-		delete(inv.ByIndex, index) // asked for its addresses only
+		delete(inv.ByIndex, index) // read for its addresses only
 	}
 	return inv
 }

@@ -22,8 +22,7 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 	if err := supported(iface); err != nil {
 		return err
 	}
-	// The registry has to know the value first: it says what kind of device to
-	// look for.
+	// The registry must hold the value first, because the type determines the device.
 	v.Reg.Put(iface)
 	var link netlink.Link
 	err := v.vrf.IsolateAs(iface.GetName())
@@ -42,7 +41,6 @@ func (v interfaces) Create(_ context.Context, iface *vpp_interfaces.Interface) e
 	return nil
 }
 
-// createDevice returns the device, if it has read it.
 func (v interfaces) createDevice(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
@@ -57,7 +55,6 @@ func (v interfaces) createDevice(iface *vpp_interfaces.Interface) (netlink.Link,
 	return nil, v.createKind(iface)
 }
 
-// supported says what the kernel cannot do for an interface.
 func supported(iface *vpp_interfaces.Interface) error {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
@@ -113,7 +110,6 @@ func (v interfaces) Update(_ context.Context, old, new *vpp_interfaces.Interface
 	return nil
 }
 
-// adjust makes state, MAC and MTU of an existing device those of the value.
 func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) error {
 	attrs := link.Attrs()
 	up := attrs.Flags&net.FlagUp != 0
@@ -150,7 +146,7 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) error {
 	device := ""
 	if v.vrf.UsesVRFs() {
-		device = v.vrf.DeviceOf(iface.GetName()) // as long as the registry knows it
+		device = v.vrf.DeviceOf(iface.GetName()) // while the registry holds it
 	}
 	err := v.Reg.During(iface, func() error {
 		if err := v.vrf.ForgetVRFs(device); err != nil {
@@ -175,7 +171,6 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 	return nil
 }
 
-// deleteDevice removes the device that we made behind a logical name.
 func (v interfaces) deleteDevice(logical string) error {
 	v.Dev.Forget(logical)
 	name, unknown := strings.CutPrefix(logical, own.UnknownPrefix)
@@ -194,8 +189,8 @@ func (v interfaces) deleteDevice(logical string) error {
 	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
 }
 
-// adopt takes an existing device into use: it has to be there and may be brought
-// up; MAC and MTU are changed only where the value says so.
+// adopt uses an existing device, which it sets up if required. It changes MAC and MTU only if the
+// value sets them.
 func (v interfaces) adopt(iface *vpp_interfaces.Interface) error {
 	link, err := v.Link(iface.GetName())
 	if err != nil {
@@ -209,8 +204,8 @@ func (v interfaces) adopt(iface *vpp_interfaces.Interface) error {
 }
 
 // EnableDevice enables the device of an interface that should be enabled, and reports whether it
-// could. It is for devices that others disabled: their routes may be repaired before the interface
-// is.
+// succeeded. It is for devices disabled by another party: their routes may be repaired before the
+// interface is.
 func (v *Driver) EnableDevice(iface string) bool {
 	value := v.Reg.Iface(iface)
 	link, err := v.Link(iface)

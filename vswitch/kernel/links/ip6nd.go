@@ -16,16 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Router advertisements: the kernel configures a device by them itself. A node forwards,
-// so a device has to be told to accept them all the same (accept_ra 2).
+// Router advertisements: the kernel configures a device from them. Because a node forwards, the
+// device must be set to accept them nevertheless (accept_ra 2).
 const (
 	acceptRA    = "accept_ra"
 	autoconf    = "autoconf"
 	acceptRoute = "accept_ra_defrtr"
 )
 
-// protoRA is the protocol of addresses that were made from router advertisements
-// (IFAPROT_KERNEL_RA).
 const protoRA = 2
 
 func confOf(device, name string) string { return "ipv6/conf/" + device + "/" + name }
@@ -47,8 +45,8 @@ func (v interfaces) SetIP6ND(_ context.Context, iface string, nd *vpp_interfaces
 				namespace.EnsureSysctl(confOf(device, acceptRoute), flag[nd.GetInstallDefaultRoutes()]),
 				namespace.EnsureSysctl(confOf(device, acceptRA), "2"))
 			if err == nil {
-				// Without it, nothing happens before the next periodic advertisement. A
-				// device that has no address yet asks by itself when it has.
+				// Without it, nothing happens before the next periodic advertisement. A device
+				// without an address solicits routers itself once it has one.
 				_ = solicitRouters(index)
 			}
 			return err
@@ -60,7 +58,6 @@ func (v interfaces) SetIP6ND(_ context.Context, iface string, nd *vpp_interfaces
 	return nil
 }
 
-// solicitRouters asks the routers on a link for their advertisements.
 func solicitRouters(index int) error {
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
 	if err != nil {
@@ -75,8 +72,8 @@ func solicitRouters(index int) error {
 	return unix.Sendto(fd, []byte{routerSolicitation, 7: 0}, 0, &unix.SockaddrInet6{Addr: allRouters.As16(), ZoneId: uint32(index)})
 }
 
-// UnsetIP6ND: a device of ours loses what it learned. An existing one goes on as its
-// host has it: what it has from routers may be all it has.
+// UnsetIP6ND removes the learned configuration from our own devices. An existing device keeps it,
+// because the host may depend on it.
 func (v interfaces) UnsetIP6ND(_ context.Context, iface string) error {
 	err := v.WithDevice(iface, func(index int) error {
 		link, err := v.Net.LinkByIndex(index)
@@ -108,7 +105,6 @@ func (v interfaces) UnsetIP6ND(_ context.Context, iface string) error {
 	return nil
 }
 
-// forgetAdvertised removes the addresses and routes that routers advertised.
 func (v *Driver) forgetAdvertised(index int) error {
 	addrs, err := v.Net.Addresses(index)
 	if err != nil {
@@ -135,8 +131,8 @@ func (v *Driver) forgetAdvertised(index int) error {
 	return nil
 }
 
-// readIP6ND reads which devices follow router advertisements, by index: of ours, and of
-// the existing ones that are to.
+// readIP6ND reads which devices accept router advertisements, by index: ours, and existing ones
+// that should.
 func (v *Driver) readIP6ND(inv *inventory) error {
 	inv.ip6nd = map[int]*vpp_interfaces.Interface_IP6ND{}
 	return v.NS.Run(func() error {

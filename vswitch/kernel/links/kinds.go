@@ -16,19 +16,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Types of interfaces that are one device of the kernel, of a kind of its own:
+// Types of interfaces that are one kernel device of a specific kind:
 //
 //	GRE tunnel      gre, ip6gre (L3); gretap, ip6gretap (TEB)
-//	IPIP tunnel     sit, which carries IPv4 as well as IPv6 over IPv4; ip6tnl over IPv6
+//	IPIP tunnel     sit for IPv4 and IPv6 over IPv4; ip6tnl over IPv6
 //	sub-interface   vlan
 //	bond            bond
 //	WireGuard       wireguard
 //
-// Not every kernel has all of them. Whether this one has is found out by asking it for
-// the device: it loads the module, if there is one, or says that it knows no such kind.
+// Kernels may lack some kinds. Creating the device loads the module, or fails with an unknown kind.
 
-// deviceKind returns the kind of device for an interface; "" for types that are none of
-// the above.
 func deviceKind(iface *vpp_interfaces.Interface) (kind, module string) {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_GRE_TUNNEL:
@@ -48,8 +45,6 @@ func deviceKind(iface *vpp_interfaces.Interface) (kind, module string) {
 	return "", ""
 }
 
-// supportedKind says what the kernel cannot do for one of these interfaces, whatever
-// modules it has.
 func supportedKind(iface *vpp_interfaces.Interface) error {
 	if own.IsL3(iface) && iface.GetPhysAddress() != "" {
 		return vswitch.Unsupported("phys_address: an interface of type %v carries IP packets and has none: leave it out", iface.GetType())
@@ -70,8 +65,8 @@ func supportedKind(iface *vpp_interfaces.Interface) error {
 	return nil
 }
 
-// optionsOf returns what the device of an interface is made with; lower is the index of
-// the device below, 0: none.
+// optionsOf returns the options of an interface's device, and the index of its lower device; 0:
+// none.
 func (v *Driver) optionsOf(iface *vpp_interfaces.Interface) (lower int, options []rtnl.LinkOption, err error) {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_GRE_TUNNEL:
@@ -90,7 +85,6 @@ func (v *Driver) optionsOf(iface *vpp_interfaces.Interface) (lower int, options 
 	return 0, nil, nil
 }
 
-// createKind makes the device of an interface, complete or not at all.
 func (v interfaces) createKind(iface *vpp_interfaces.Interface) error {
 	kind, module := deviceKind(iface)
 	lower, options, err := v.optionsOf(iface)
@@ -130,7 +124,6 @@ func (v interfaces) createKind(iface *vpp_interfaces.Interface) error {
 	return v.finishKind(iface, name, alias)
 }
 
-// finishKind configures a new device and marks it as complete.
 func (v interfaces) finishKind(iface *vpp_interfaces.Interface, name, alias string) error {
 	link, err := v.LinkNamed(name)
 	if err != nil {
@@ -154,7 +147,6 @@ func (v interfaces) finishKind(iface *vpp_interfaces.Interface, name, alias stri
 	return nil
 }
 
-// configureKind sets what is not set by rtnetlink.
 func (v interfaces) configureKind(iface *vpp_interfaces.Interface) error {
 	if iface.GetType() == vpp_interfaces.Interface_WIREGUARD_TUNNEL {
 		return v.configureWireGuard(iface)
@@ -162,7 +154,6 @@ func (v interfaces) configureKind(iface *vpp_interfaces.Interface) error {
 	return nil
 }
 
-// isAsWanted reports whether a device has the type-specific parameters of the value.
 func (v *Driver) isAsWanted(link netlink.Link, iface *vpp_interfaces.Interface) bool {
 	devs, err := v.Devices()
 	if err != nil {
@@ -174,14 +165,14 @@ func (v *Driver) isAsWanted(link netlink.Link, iface *vpp_interfaces.Interface) 
 		return false
 	}
 	if bond := found.GetBond(); bond != nil {
-		bond.BondedInterfaces = iface.GetBond().GetBondedInterfaces() // they are added and removed one by one
+		bond.BondedInterfaces = iface.GetBond().GetBondedInterfaces() // members are added and removed individually
 	}
 	return proto.Equal(&vpp_interfaces.Interface{Link: found.GetLink()}, &vpp_interfaces.Interface{Link: iface.GetLink()})
 }
 
-// describeKind sets type and parameters of the interface that a device of one of these
-// kinds stands for. What the device does not tell is taken from the expected value, which
-// may be nil. It returns false for other kinds.
+// describeKind sets the type and parameters of the interface for a device of one of these kinds.
+// Parameters that the kernel does not store come from the expected value, which may be nil. It
+// returns false for other kinds.
 func (inv *inventory) describeKind(iface *vpp_interfaces.Interface, link netlink.Link, expected *vpp_interfaces.Interface) bool {
 	switch link := link.(type) {
 	case *netlink.Gretun:
@@ -210,13 +201,12 @@ func is6(text string) bool {
 	return err == nil && addr.Is6()
 }
 
-// addrBytes returns the bytes of a valid address.
 func addrBytes(text string) []byte {
 	addr, _ := netip.ParseAddr(text)
 	return addr.AsSlice()
 }
 
-// addrText writes an address as it is written already, if that is the same one.
+// addrText returns the address in its written form if that is equivalent.
 func addrText(ip []byte, written string) string {
 	addr, _ := netip.AddrFromSlice(ip)
 	if was, err := netip.ParseAddr(written); err == nil && was == addr {

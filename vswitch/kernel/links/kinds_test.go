@@ -15,8 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What the kernel is asked for reads back as what was wanted, whether the kernel of this
-// machine has such devices or not.
+// Requests read back as the wanted value, whether or not this machine's kernel supports the device.
 func TestRequestsForDevices(t *testing.T) {
 	gre := func(typ vpp_interfaces.GreLink_Type, src, dst string) *vpp_interfaces.Interface {
 		return &vpp_interfaces.Interface{Type: vpp_interfaces.Interface_GRE_TUNNEL, Link: &vpp_interfaces.Interface_Gre{
@@ -86,7 +85,6 @@ func optionsWithoutParent(iface *vpp_interfaces.Interface) []rtnl.LinkOption {
 	return options
 }
 
-// asKernelWouldSay reads a request as if it were an answer.
 func asKernelWouldSay(t *testing.T, device rtnl.NewLink) netlink.Link {
 	t.Helper()
 	req := &nl.NetlinkRequest{}

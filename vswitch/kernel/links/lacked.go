@@ -2,7 +2,6 @@ package links
 
 import vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 
-// lackedTypes are the types of interfaces that the kernel vswitch does not make.
 var lackedTypes = map[vpp_interfaces.Interface_Type]string{
 	vpp_interfaces.Interface_MEMIF:             "shared memory belongs to VPP: use a TAP",
 	vpp_interfaces.Interface_IPSEC_TUNNEL:      "make the device on the host (`ip link add name <name> type xfrm`), " + asDPDK,

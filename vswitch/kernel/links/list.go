@@ -18,27 +18,21 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// inventory is what the interfaces of the vswitch are read from.
 type inventory struct {
 	*own.Devices
-	addrs   map[int][]rtnl.Address
-	tunnels []netlink.Neigh
-	// permitted are the tunnels whose packets are not dropped.
+	addrs     map[int][]rtnl.Address
+	tunnels   []netlink.Neigh
 	permitted map[own.Tunnel]bool
 	expected  map[string]*vpp_interfaces.Interface
 	// wireGuard reads the keys of a device.
 	wireGuard func(device string) (*wgtypes.Device, error)
-	// ip6nd: devices that follow router advertisements, by index.
-	ip6nd map[int]*vpp_interfaces.Interface_IP6ND
-	// clients: interfaces with a DHCP client that runs.
-	clients map[string]bool
-	// hostSides: devices taken as AF_PACKET interfaces, by index.
+	ip6nd     map[int]*vpp_interfaces.Interface_IP6ND
+	clients   map[string]bool
 	hostSides map[int]string
-	// lenders: interfaces that have an address of their own, by address.
+	// lenders: interfaces by their own addresses.
 	lenders map[netip.Addr][]string
 	vrfs    vrf.View
-	// names of devices with addresses, by logical name.
-	names map[string]string
+	names   map[string]string
 }
 
 func (v interfaces) List(_ context.Context, expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
@@ -132,7 +126,6 @@ func (inv *inventory) nameOf(index int) (string, bool) {
 	return inv.Logical(index)
 }
 
-// listMade returns the interfaces with devices of their own, and what was left half-made.
 func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) {
 	parked := map[string]bool{}
 	for _, link := range inv.ByIndex {
@@ -166,7 +159,6 @@ func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) 
 	return list
 }
 
-// describe returns what all devices have.
 func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.Interface {
 	attrs := link.Attrs()
 	expected := inv.expected[name]
@@ -189,21 +181,20 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 			borrowed = append(borrowed, a.Prefix.Addr())
 			leaks = leaks || inv.vrfs.Leaks(link, a)
 		case a.Proto == own.ProtoLeased && !expected.GetSetDhcpClient():
-			iface.SetDhcpClient = true // what an earlier process was given is to be given back
+			iface.SetDhcpClient = true // a lease of an earlier process needs to be released
 		}
 	}
 	if len(borrowed) > 0 {
 		lender := inv.lender(name, borrowed)
 		if leaks || !inv.vrfs.Together(attrs.Name, inv.names[lender]) {
-			lender = "" // it is set again
+			lender = ""
 		}
 		iface.Vrf, iface.Unnumbered = 0, &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: lender}
 	}
 	return iface
 }
 
-// lender finds the interface whose addresses are exactly the borrowed ones; ""
-// if there is none (any more).
+// lender returns the interface with exactly the borrowed addresses; "" if none.
 func (inv *inventory) lender(borrower string, borrowed []netip.Addr) string {
 	counts := map[string]int{}
 	for _, addr := range borrowed {
@@ -233,7 +224,7 @@ func (inv *inventory) lender(borrower string, borrowed []netip.Addr) string {
 	return slices.Min(found)
 }
 
-// listTunnels gives tunnels the names of the expected ones with the same identity.
+// listTunnels names tunnels after the expected ones with the same identity.
 func (v interfaces) listTunnels(inv *inventory) (list []*vpp_interfaces.Interface) {
 	names := map[own.Tunnel]*vpp_interfaces.Interface{}
 	for _, iface := range inv.expected {
@@ -265,7 +256,7 @@ func (v interfaces) listTunnels(inv *inventory) (list []*vpp_interfaces.Interfac
 			name := fmt.Sprintf("%svxlan/%d/%s/%s", own.UnknownPrefix, id.Vni, id.Src, dst)
 			if expected := names[t]; expected != nil {
 				name = expected.GetName()
-				// One whose packets are dropped is in no better state than one that is down.
+				// A tunnel with dropped packets counts as down.
 				up = up && (!t.OfTwo() || inv.permitted[t])
 			}
 			list = append(list, describeTunnel(name, t, multicast, up))
@@ -285,8 +276,7 @@ func describeTunnel(name string, t own.Tunnel, multicast string, up bool) *vpp_i
 	}
 }
 
-// listExisting returns the existing devices that are expected, and those that
-// still have an address of ours.
+// listExisting returns the expected existing devices, and devices with an address of ours.
 func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interface) {
 	listed := map[int]bool{}
 	for name, expected := range inv.expected {
@@ -305,7 +295,6 @@ func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interfa
 			continue
 		}
 		iface.Type, iface.Link = expected.GetType(), expected.GetLink()
-		// A device that was up is not put down.
 		iface.Enabled = iface.Enabled && expected.GetEnabled()
 		listed[link.Attrs().Index] = true
 		v.Dev.Put(name, link.Attrs().Index)
@@ -326,9 +315,9 @@ func (v interfaces) listExisting(inv *inventory) (list []*vpp_interfaces.Interfa
 	return list
 }
 
-// adopted reports whether an existing device has been taken into use: it has been brought
-// up, and has some of the addresses, if it is to have any. Until then it counts as
-// missing, so that it is created, before what needs it.
+// adopted reports whether an existing device is in use: it is up, and has some of its addresses, as
+// far as the value requires them. Otherwise it counts as missing, so that it is created before its
+// dependents.
 func adopted(iface, expected *vpp_interfaces.Interface) bool {
 	return (iface.GetEnabled() || !expected.GetEnabled()) &&
 		(len(iface.GetIpAddresses()) > 0 || len(expected.GetIpAddresses()) == 0)

@@ -7,16 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel ties things together that are independent values in the model:
+// The kernel removes objects together that are independent values in the model:
 //
-//	a device that goes down       takes its routes, neighbours and IPv6 addresses along
-//	the last IPv4 address removed takes the IPv4 routes and neighbours along
-//	a MAC that changes            takes the neighbours along
+//	a device that goes down       loses its routes, neighbours and IPv6 addresses
+//	the last IPv4 address removed removes the IPv4 routes and neighbours
+//	a MAC that changes            removes the neighbours
 //
-// After a change of ours of this kind, objects that are still configured are restored.
+// After such a change, the driver restores the objects that are still configured.
 
-// restore puts back routes, neighbours and addresses of an interface, as far as
-// they exist according to the registry.
 func (v *Driver) restore(iface string, index int) error {
 	return errors.Join(v.restoreAddresses(iface, index), v.vrf.RestoreVRF(index), v.neighbours.RestoreNeighbours(iface, index), v.routes.RestoreRoutes(iface, index), v.routes.ResolveRoutes(), v.segments.RestoreSegments(iface),
 		v.neighbours.RestoreProxyARP(iface, index), v.routes.RestoreL3XConnects(iface))
@@ -25,7 +23,7 @@ func (v *Driver) restore(iface string, index int) error {
 // RestoreInterface is restore, for VRFs.
 func (v *Driver) RestoreInterface(iface string, index int) error { return v.restore(iface, index) }
 
-// restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.
+// restoreAddresses restores the IPv6 addresses. IPv4 addresses survive.
 func (v *Driver) restoreAddresses(iface string, index int) error {
 	addrs, borrows := v.Reg.Assigned(iface)
 	var errs []error
@@ -42,10 +40,9 @@ func (v *Driver) restoreAddresses(iface string, index int) error {
 	return errors.Join(errs...)
 }
 
-// afterAddressRemoval restores objects that went with the last IPv4 address.
 func (v *Driver) afterAddressRemoval(iface string, index int, removed netip.Addr) error {
 	if !removed.Is4() || len(v.Reg.KeysOf(iface)) <= 1 {
-		return nil // nothing but the interface
+		return nil // only the interface
 	}
 	addrs, err := v.Net.Addresses(index)
 	if err != nil {
@@ -58,7 +55,7 @@ func (v *Driver) afterAddressRemoval(iface string, index int, removed netip.Addr
 	}
 	err = errors.Join(v.neighbours.RestoreNeighbours(iface, index), v.routes.RestoreRoutes(iface, index), v.segments.RestoreSegments(iface))
 	if errors.Is(err, unix.ENETDOWN) {
-		return nil // nothing can be restored while the device is down
+		return nil // impossible while the device is down
 	}
 	return err
 }

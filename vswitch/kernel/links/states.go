@@ -21,7 +21,7 @@ type states struct{ *Driver }
 
 func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) { v.reports.Watch(report) }
 
-// List reads all devices in one go. Tunnels that share a device have no counters.
+// List reads all devices at once. Tunnels that share a device have no counters.
 func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) {
 	devs, err := v.DevicesAndCounters()
 	if err != nil {
@@ -41,18 +41,14 @@ func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) 
 	return list, nil
 }
 
-// settingsReader reads speed and duplex of a device.
 type settingsReader func(device string) (uint64, vpp_interfaces.InterfaceState_Duplex)
 
 func noSettings(string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) { return }
 
-// settings reads those of a device of the namespace.
 func (v *Driver) settings(device string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) {
 	return linkSettings(v.Net.Socket(), device)
 }
 
-// statesOf returns the states of the interfaces that a device stands for: of none, one,
-// or all tunnels that share it.
 func (v *Driver) statesOf(link netlink.Link, settings settingsReader) (list []*vpp_interfaces.InterfaceState) {
 	attrs := link.Attrs()
 	var ifaces []*vpp_interfaces.Interface
@@ -82,7 +78,6 @@ func (v *Driver) statesOf(link netlink.Link, settings settingsReader) (list []*v
 	return list
 }
 
-// interfaceOf returns the interface in use that a device is, nil if it is none.
 func (v *Driver) interfaceOf(link netlink.Link) *vpp_interfaces.Interface {
 	if name, ok := strings.CutPrefix(link.Attrs().Alias, own.AliasInterface); ok {
 		return v.Reg.Iface(name)
@@ -113,7 +108,7 @@ func statistics(link netlink.Link) *vpp_interfaces.InterfaceState_Statistics {
 	}
 }
 
-// tellOf tells the observers of devices that have just been read.
+// tellOf reports devices that were just read to the observers.
 func (v *Driver) tellOf(links ...netlink.Link) {
 	var found []*vpp_interfaces.InterfaceState
 	for _, link := range links {
@@ -133,12 +128,11 @@ func (v *Driver) ReportAll(ctx context.Context) {
 		return
 	}
 	for _, s := range found {
-		s.Statistics = nil // they are no change
+		s.Statistics = nil // counters are no change
 	}
 	v.reports.Tell(found...)
 }
 
-// reportInterface sends the observers the state of an interface that was created or changed.
 func (v *Driver) reportInterface(iface *vpp_interfaces.Interface) {
 	if !v.reports.Wanted() {
 		return

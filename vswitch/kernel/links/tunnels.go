@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 )
 
-// Options that all tunnels have: packets do not inherit their TTL, and are not
-// fragmented; and those in IPv6 carry no limit of nesting, which few understand.
+// Options of all tunnels: packets do not inherit their TTL and are not fragmented. In IPv6 they
+// carry no encapsulation limit, which few receivers support.
 const (
 	tunnelTTL      = 64
 	ignoreEncapLim = 1 // IP6_TNL_F_IGN_ENCAP_LIMIT
@@ -64,7 +64,7 @@ func ipipOptions(ipip *vpp_interfaces.IPIPLink) []rtnl.LinkOption {
 		{Attr: nl.IFLA_IPTUN_LOCAL, Value: addrBytes(ipip.GetSrcAddr())},
 		{Attr: nl.IFLA_IPTUN_REMOTE, Value: addrBytes(ipip.GetDstAddr())},
 		{Attr: nl.IFLA_IPTUN_TTL, Value: []byte{tunnelTTL}},
-		{Attr: nl.IFLA_IPTUN_PROTO, Value: []byte{0}}, // any: IPv4 and IPv6
+		{Attr: nl.IFLA_IPTUN_PROTO, Value: []byte{0}},
 	}
 	if is6(ipip.GetSrcAddr()) {
 		return append(options, rtnl.LinkOption{Attr: nl.IFLA_IPTUN_FLAGS, Value: nl.Uint32Attr(ignoreEncapLim)})

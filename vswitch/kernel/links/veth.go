@@ -10,9 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// createTap makes a veth pair. The far end waits, down and under the name that
-// both sides agree on, until a Linux interface takes it over: in the namespace that
-// the TAP asks for, or in ours.
+// createTap creates a veth pair. The far end waits, down and under the agreed name, in the
+// namespace of the TAP or in ours, until a Linux interface takes it over.
 func (v interfaces) createTap(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	far, err := v.farEndOf(iface)
 	defer far.close()
@@ -25,8 +24,8 @@ func (v interfaces) createTap(iface *vpp_interfaces.Interface) (netlink.Link, er
 	return v.finishPair(iface)
 }
 
-// createLoopback makes a veth pair whose far end stays here: up, so that the near
-// end has a carrier, and ready to be bound to a bridge domain.
+// createLoopback creates a veth pair with a local far end, which is up, so that the near end has a
+// carrier, and ready to be bound to a bridge domain.
 func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	far := own.DeviceName(own.DevPort, iface.GetName())
 	if made, err := v.makePair(iface, farEnd{name: far}); err != nil || !made {
@@ -41,7 +40,7 @@ func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) (netlink.Lin
 	return v.finishPair(iface)
 }
 
-// finishPair marks the near end as complete, and returns it if somebody is to be told of it.
+// finishPair marks the near end as complete. It returns the device if observers want it.
 func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	name := own.DeviceName(own.DevInterface, iface.GetName())
 	if err := v.IgnoreRouters(name); err != nil {
@@ -60,7 +59,7 @@ func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, e
 	return link, nil
 }
 
-// setAndRead reads no more than the index if nobody is to be told of the device.
+// setAndRead reads only the index unless observers want the device.
 func (v *Driver) setAndRead(name string, c rtnl.LinkChange) (link netlink.Link, index int, err error) {
 	if v.reports.Wanted() {
 		if link, err = v.Net.SetAndRead(name, c); err != nil {
@@ -74,8 +73,8 @@ func (v *Driver) setAndRead(name string, c rtnl.LinkChange) (link netlink.Link, 
 	return nil, index, err
 }
 
-// makePair adds a veth pair with MAC and MTU. made is false if it was there,
-// complete; then it is adjusted to the value.
+// makePair adds a veth pair with MAC and MTU. made is false if the complete pair existed; then it
+// is adjusted to the value.
 func (v interfaces) makePair(iface *vpp_interfaces.Interface, far farEnd) (made bool, err error) {
 	veth := rtnl.NewLink{
 		Kind: "veth", Name: own.DeviceName(own.DevInterface, iface.GetName()), Group: own.DeviceGroup,

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 )
 
-// A sub-interface is a VLAN device: it strips the tag sub_id from frames that its parent receives,
+// A sub-interface is a VLAN device: it removes the tag sub_id from frames that its parent receives,
 // and adds it to frames that it sends. A sub-interface of a sub-interface has two tags.
 
 func supportedVLAN(sub *vpp_interfaces.SubInterface) error {
@@ -26,8 +26,8 @@ func vlanOptions(sub *vpp_interfaces.SubInterface) []rtnl.LinkOption {
 	return []rtnl.LinkOption{{Attr: nl.IFLA_VLAN_ID, Value: nl.Uint16Attr(uint16(sub.GetSubId()))}}
 }
 
-// describeVLAN: how tags are rewritten is for the expected value to say; both ways are
-// the same device.
+// describeVLAN takes the tag rewrite mode from the expected value, because both modes use the same
+// device.
 func describeVLAN(iface *vpp_interfaces.Interface, link *netlink.Vlan, parent string, expected *vpp_interfaces.SubInterface) {
 	iface.Type = vpp_interfaces.Interface_SUB_INTERFACE
 	iface.Link = &vpp_interfaces.Interface_Sub{Sub: &vpp_interfaces.SubInterface{

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// SetVRF leads what the device receives to the table of the VRF.
+// SetVRF routes packets from the device in the VRF's table.
 func (v interfaces) SetVRF(_ context.Context, iface string, vrf uint32, versions vswitch.IPVersions) error {
 	vrfs := map[int]uint32{}
 	for _, family := range own.FamiliesOf(versions) {
@@ -22,13 +22,12 @@ func (v interfaces) SetVRF(_ context.Context, iface string, vrf uint32, versions
 	return nil
 }
 
-// UnsetVRF leaves the device isolated for as long as the interface is to be in
-// another VRF than 0.
+// UnsetVRF keeps the device isolated while the value names another VRF than 0.
 func (v interfaces) UnsetVRF(_ context.Context, iface string, vrf uint32, versions vswitch.IPVersions) error {
 	vrfs, err := v.vrf.VRFsOf(iface)
 	for family, is := range vrfs {
 		if is != vrf || !slices.Contains(own.FamiliesOf(versions), family) {
-			delete(vrfs, family) // it is in another one already
+			delete(vrfs, family)
 		} else {
 			vrfs[family] = 0
 		}

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// One VXLAN device serves all tunnels with its source and VNI. A tunnel is an
-// entry for the all-zero MAC on it: where frames for unknown MACs are copied to.
-// So all tunnels of a device are in the same bridge domain, if in any, and none
-// forwards to another: split horizon comes for free.
+// One VXLAN device serves all tunnels with its source and VNI. A tunnel is an FDB entry of the
+// device for the all-zero MAC, which receives frames for unknown MACs. So all tunnels of a device
+// are in the same bridge domain, if any, and do not forward to each other, as split horizon
+// requires.
 //
-// A tunnel to a multicast group has a device for itself, which joins the group: for the
-// kernel, the group is what the device was made with.
+// A tunnel to a multicast group has a separate device, which joins the group: the group is an
+// option of the device.
 
 const vxlanPort = 4789
 
@@ -41,7 +41,7 @@ func (v interfaces) createTunnel(iface *vpp_interfaces.Interface) error {
 		}
 		group = &multicastGroup{id.Dst, via.Attrs().Index}
 	}
-	// First: a network without a tunnel takes packets from anybody.
+	// First, because a network without a tunnel accepts packets from any source.
 	if err := v.guards.PermitTunnel(id); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (v interfaces) createTunnel(iface *vpp_interfaces.Interface) error {
 	}
 	delete(v.movedFrom, iface.GetName())
 	if group != nil {
-		return nil // the kernel adds the entry of a group itself
+		return nil
 	}
 	if err := v.Net.NeighAppend(tunnelEntry(link, id.Dst)); err != nil && !rtnl.Exists(err) {
 		return fmt.Errorf("adding peer %s to device %s: %w", id.Dst, link.Attrs().Name, err)
@@ -66,13 +66,11 @@ func tunnelEntry(link netlink.Link, dst netip.Addr) *netlink.Neigh {
 	}
 }
 
-// multicastGroup is a group and the index of the device that it is reached by.
 type multicastGroup struct {
 	addr netip.Addr
 	via  int
 }
 
-// groupOf returns the group that a VXLAN device was made for, nil if for none.
 func groupOf(link netlink.Link) *multicastGroup {
 	vxlan, ok := link.(*netlink.Vxlan)
 	if !ok || vxlan.Group == nil || !own.AddrOf(vxlan.Group).IsMulticast() {
@@ -81,7 +79,7 @@ func groupOf(link netlink.Link) *multicastGroup {
 	return &multicastGroup{own.AddrOf(vxlan.Group), vxlan.VtepDevIndex}
 }
 
-// ensureVXLAN returns the device of the tunnel, made for the group if that is not nil.
+// ensureVXLAN returns the device of the tunnel, created for the group unless it is nil.
 func (v interfaces) ensureVXLAN(tunnel string, id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
 	link, err := v.VXLANDevice(id)
 	if err != nil {
@@ -132,9 +130,10 @@ func (v interfaces) addVXLAN(tunnel string, id own.VXLANID, group *multicastGrou
 	return vxlan, nil
 }
 
-// replaceVXLAN deletes the device that has the VNI with another source, if the tunnel was on it
-// before. The kernel has one device for each VNI and IP version. When the address of the node changes, the scheduler
-// re-creates one tunnel after the other: the first one replaces the device, and the others follow.
+// replaceVXLAN deletes the device with the same VNI and another source, if the tunnel was on it
+// before. The kernel has one device per VNI and IP version. When the node's address changes, the
+// scheduler recreates the tunnels one by one: the first one replaces the device, and the others
+// follow.
 func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
 	links, err := v.Net.Links()
 	if err != nil {
@@ -158,14 +157,13 @@ func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
 	return fmt.Errorf("VNI %d on port %d is taken by another VXLAN device: remove that (see `ip -d link show type vxlan`)", id.Vni, vxlanPort)
 }
 
-// deleteVXLAN deletes the device with this source and VNI.
 func (v interfaces) deleteVXLAN(link netlink.Link, id own.VXLANID) error {
 	maps.DeleteFunc(v.movedFrom, func(_ string, from own.VXLANID) bool { return from == id })
 	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
 }
 
-// deleteTunnel removes the entry of the tunnel, and the device with the last one.
-// A tunnel without destination is a device that was left without any.
+// deleteTunnel removes the entry of the tunnel, and with the last one the device. A tunnel without
+// destination is a device without tunnels.
 func (v interfaces) deleteTunnel(iface *vpp_interfaces.Interface) error {
 	id := own.TunnelOf(iface)
 	if err := v.removeTunnel(iface.GetName(), id); err != nil {

@@ -16,13 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Suspicions.
 type (
-	suspectLink      int // device by index
-	suspectAddresses int // of the device by index
+	suspectLink      int
+	suspectAddresses int
 )
 
-// noticeLinks finds out which interfaces an event concerns.
+// Notice determines the interfaces of an event.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -40,7 +39,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 func (v *Driver) Check(b *drift.Batch) {
 	var changed []netlink.Link
 	for _, index := range drift.Suspects[suspectLink](b) {
-		if link, err := v.Net.LinkByIndex(int(index)); err == nil { // that it is gone is an event of its own
+		if link, err := v.Net.LinkByIndex(int(index)); err == nil { // its loss has a separate event
 			v.checkLink(b, link)
 			changed = append(changed, link)
 		}
@@ -55,13 +54,13 @@ func (v *Driver) Check(b *drift.Batch) {
 
 func (v *Driver) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	attrs, ok := rtnl.LinkAttrs(m)
-	if !ok || m.Data[0] == unix.AF_BRIDGE { // about a port
+	if !ok || m.Data[0] == unix.AF_BRIDGE {
 		return
 	}
 	link := &netlink.Device{LinkAttrs: attrs}
 	v.dhcp.check(v.LogicalOf(link))
 	if _, known := v.Dev.Name(attrs.Index); !known && strings.HasPrefix(attrs.Alias, own.AliasInterface) {
-		return // we deleted it, and may have made another one since
+		return // we deleted it, and may have recreated it since
 	}
 	if m.Header.Type == unix.RTM_DELLINK {
 		for _, state := range v.statesOf(link, noSettings) {
@@ -72,7 +71,7 @@ func (v *Driver) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 	if len(v.KeysOfDevice(link)) > 0 {
 		if wentDown(m.Data) {
-			// That takes the routes along, and the kernel does not say so.
+			// The device loses its routes without an event.
 			if iface := v.Reg.Iface(v.LogicalOf(link)); iface.GetEnabled() && !v.Reg.IsMember(iface.GetName()) {
 				send(drift.Notice{Reason: fmt.Sprintf("device %s went down", attrs.Name), Keys: v.KeysOfDevice(link)})
 			}
@@ -81,9 +80,8 @@ func (v *Driver) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// wentDown reports whether the event says that a device was up and is not any more. The
-// events of a new device, whose flags all count as changed, say that it is down, too,
-// and may be read when it has long been up.
+// wentDown reports whether a device was up and no longer is. Events of a new device, with all flags
+// as changed, say that it is down, too, and may be read long after it was set up.
 func wentDown(ifinfomsg []byte) bool {
 	flags, changed := nl.NativeEndian().Uint32(ifinfomsg[8:12]), nl.NativeEndian().Uint32(ifinfomsg[12:16])
 	return flags&unix.IFF_UP == 0 && changed&unix.IFF_UP != 0 && changed != ^uint32(0)
@@ -140,8 +138,6 @@ func (v *Driver) checkLink(b *drift.Batch, link netlink.Link) {
 	b.Report(fmt.Sprintf("device %s %s", attrs.Name, wrong), models.Key(iface))
 }
 
-// checkAddresses reports an interface that lacks an address, and all that may have
-// gone with its last one (restore.go).
 func (v *Driver) checkAddresses(b *drift.Batch, index int) {
 	name, _ := v.Dev.Name(index)
 	iface := v.Reg.Iface(name)

@@ -22,11 +22,10 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// WireGuard: rtnetlink creates the device; a generic netlink protocol of its own sets keys and
-// peers. That protocol has no notifications, so only a resync finds changes by others. The route
-// determines the source address of packets, whatever wireguard.src_addr is.
+// WireGuard: rtnetlink creates the device, and a generic netlink protocol sets keys and peers. It
+// has no notifications, so only a resync finds foreign changes. The route determines the source
+// address of packets, regardless of wireguard.src_addr.
 
-// withWireGuard calls fn with the protocol, in the namespace.
 func (v *Driver) withWireGuard(fn func(*wgctrl.Client) error) error {
 	return v.NS.Run(func() error {
 		c, err := wgctrl.New()
@@ -38,7 +37,6 @@ func (v *Driver) withWireGuard(fn func(*wgctrl.Client) error) error {
 	})
 }
 
-// wireGuardDevice reads keys and peers of a device.
 func (v *Driver) wireGuardDevice(name string) (device *wgtypes.Device, err error) {
 	err = v.withWireGuard(func(c *wgctrl.Client) error {
 		device, err = c.Device(name)
@@ -103,7 +101,6 @@ func (v peers) Delete(_ context.Context, peer *vpp_wireguard.Peer) error {
 	return nil
 }
 
-// conflict: a public key is that of one peer, and an allowed IP leads to one peer.
 func conflict(peer, other *vpp_wireguard.Peer) error {
 	switch {
 	case peer.GetWgIfName() != other.GetWgIfName(), peer.GetEndpoint() == other.GetEndpoint() && peer.GetPort() == other.GetPort():
@@ -133,7 +130,6 @@ func (v peers) configure(peer *vpp_wireguard.Peer, config wgtypes.PeerConfig) er
 	return err
 }
 
-// peerConfig is what makes the peer exactly as the value says.
 func peerConfig(peer *vpp_wireguard.Peer) (config wgtypes.PeerConfig, err error) {
 	key, err := wgtypes.ParseKey(peer.GetPublicKey())
 	if err != nil {
@@ -155,8 +151,8 @@ func peerConfig(peer *vpp_wireguard.Peer) (config wgtypes.PeerConfig, err error)
 	return config, nil
 }
 
-// List: a peer is who has its key. Where it is now, WireGuard learns from its packets;
-// that need not be where it was said to be.
+// List identifies a peer by its key. It does not compare endpoints, because WireGuard learns them
+// from packets.
 func (v peers) List(_ context.Context, expected []*vpp_wireguard.Peer) ([]*vpp_wireguard.Peer, error) {
 	devs, err := v.Devices()
 	if err != nil {

@@ -22,14 +22,13 @@ const (
 	all     = vpp_nat.DNat44_StaticMapping_ALL
 )
 
-// affinitySite has a service with the port 80, session affinity of 600 s and three addresses.
 type affinitySite struct {
 	*Driver
 	*nfttest.Host
 	ipv6  bool
-	drawn uint32 // what the next packet draws
-	port  uint16 // of the last connection
-	lazy  bool   // clients of endpoints that go are not forgotten by serve
+	drawn uint32 // the slot drawn by the next packet
+	port  uint16
+	lazy  bool // serve does not delete clients of removed endpoints
 }
 
 func newAffinitySite(t *testing.T, ipv6 bool) *affinitySite {
@@ -43,7 +42,6 @@ func newAffinitySite(t *testing.T, ipv6 bool) *affinitySite {
 	return s
 }
 
-// frontends are what the service is reached at.
 func (s *affinitySite) frontends() (cluster, external, node netip.AddrPort) {
 	if s.ipv6 {
 		return netip.MustParseAddrPort("[fd96::1]:80"), netip.MustParseAddrPort("[fd33::7]:80"), netip.MustParseAddrPort("[fd32::1]:30080")
@@ -51,7 +49,7 @@ func (s *affinitySite) frontends() (cluster, external, node netip.AddrPort) {
 	return netip.MustParseAddrPort("10.96.0.1:80"), netip.MustParseAddrPort("10.33.0.7:80"), netip.MustParseAddrPort("10.32.0.1:30080")
 }
 
-// to is a mapping of a frontend to pods, by their numbers, that belongs to port 80.
+// to returns a mapping of a frontend to the numbered pods, which belongs to port 80.
 func (s *affinitySite) to(frontend netip.AddrPort, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *vpp_nat.DNat44_StaticMapping {
 	m := &vpp_nat.DNat44_StaticMapping{
 		ExternalIp: frontend.Addr().String(), ExternalPort: uint32(frontend.Port()), Clients: clients, SessionAffinity: 600, AffinityPort: 80,
@@ -75,8 +73,8 @@ func (s *affinitySite) serve(t *testing.T, mappings ...*vpp_nat.DNat44_StaticMap
 	}
 }
 
-// ask makes a connection from a pod or the world, and returns whom it comes to. Whatever it draws, it draws
-// another one each time.
+// ask opens a connection from a pod or the world and returns its endpoint. Each call draws another
+// slot.
 func (s *affinitySite) ask(t *testing.T, from string, to netip.AddrPort) string {
 	t.Helper()
 	s.drawn++
@@ -101,7 +99,6 @@ func (s *affinitySite) want(t *testing.T, from, pod string, frontends ...netip.A
 	}
 }
 
-// forgetAll ends all affinity.
 func (s *affinitySite) forgetAll() { s.Kernel.Pass(time.Hour) }
 
 func eachVersion(t *testing.T, test func(t *testing.T, s *affinitySite)) {
@@ -111,7 +108,6 @@ func eachVersion(t *testing.T, test func(t *testing.T, s *affinitySite)) {
 	}
 }
 
-// A client has one endpoint of a port, at whichever of its addresses it comes.
 func TestAffinityIsOfPorts(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -123,7 +119,7 @@ func TestAffinityIsOfPorts(t *testing.T) {
 		came := map[string]bool{}
 		for _, first := range []netip.AddrPort{cluster, external, node, cluster, external, node} {
 			for _, from := range []string{"world", "pod2"} {
-				s.drawn++ // not in step with the addresses
+				s.drawn++ // out of step with the addresses
 				s.forgetAll()
 				had := s.ask(t, from, first)
 				came[had] = true
@@ -133,13 +129,11 @@ func TestAffinityIsOfPorts(t *testing.T) {
 		if len(came) != 3 {
 			t.Errorf("clients came to %v only", came)
 		}
-		// Others come and go.
 		had := s.ask(t, "world", node)
 		serve(slices.DeleteFunc([]int{1, 2, 3}, func(n int) bool { return fmt.Sprint("pod", n) != had })...)
 		s.want(t, "world", had, cluster, external, node)
 		serve(1, 2, 3)
 		s.want(t, "world", had, cluster, external, node)
-		// Its own goes.
 		serve(slices.DeleteFunc([]int{1, 2, 3}, func(n int) bool { return fmt.Sprint("pod", n) == had })...)
 		now := s.ask(t, "world", external)
 		if now == had {
@@ -151,7 +145,6 @@ func TestAffinityIsOfPorts(t *testing.T) {
 	})
 }
 
-// Use at any address renews the time-out.
 func TestAffinityIsRenewedAtAnyAddress(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -174,8 +167,8 @@ func TestAffinityIsRenewedAtAnyAddress(t *testing.T) {
 	})
 }
 
-// A frontend that has some of the port's endpoints uses no other, and leaves alone which one of the others a
-// client has.
+// A frontend with some of the port's endpoints uses only these, and does not change which other
+// endpoint a client has.
 func TestAffinityWithPolicyLocal(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -184,7 +177,6 @@ func TestAffinityWithPolicyLocal(t *testing.T) {
 			s.serve(t, s.to(cluster, all, 1, 2, 3), s.to(external, inside, 1, 2, 3), s.to(external, outside, local...), s.to(node, inside, 1, 2, 3), s.to(node, outside, local...))
 		}
 		serve(1, 2)
-		// Pods come to all endpoints, everywhere.
 		for range 8 {
 			s.forgetAll()
 			s.want(t, "pod3", s.ask(t, "pod3", node), cluster, external, node)
@@ -212,10 +204,8 @@ func TestAffinityWithPolicyLocal(t *testing.T) {
 			s.want(t, "world", local, external)
 			s.Kernel.Pass(400 * time.Second)
 			s.want(t, "world", local, node, external)
-			// Nobody used the other one for so long.
 			s.want(t, "world", local, cluster)
 		}
-		// Each of the two goes.
 		elsewhere()
 		local := s.ask(t, "world", external)
 		gone := int(local[3] - '0')
@@ -227,7 +217,6 @@ func TestAffinityWithPolicyLocal(t *testing.T) {
 	})
 }
 
-// Ports of a service, other services and other protocols have clients of their own.
 func TestAffinityOfOtherPorts(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -249,7 +238,7 @@ func TestAffinityOfOtherPorts(t *testing.T) {
 	})
 }
 
-// earlier makes the table what the version before nat-clients made of it, in which a client has a pod.
+// earlier rewrites the table as versions before nat-clients left it, with the endpoints of clients.
 func (s *affinitySite) earlier(t *testing.T, has map[netip.AddrPort]int) {
 	t.Helper()
 	f := nat4
@@ -279,7 +268,6 @@ func (s *affinitySite) earlier(t *testing.T, has map[netip.AddrPort]int) {
 	}))
 }
 
-// An agent that is upgraded finds the clients that the kernel has remembered by addresses, and keeps them.
 func TestAffinitySurvivesTheUpgrade(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -292,7 +280,7 @@ func TestAffinitySurvivesTheUpgrade(t *testing.T) {
 			upgraded, _ := restarted(s.Host)
 			upgraded.forget, s.Driver = s.Driver.forget, upgraded
 			found, err := upgraded.NAT44().Global(t.Context(), &vpp_nat.Nat44Global{Forwarding: true})
-			if must(t, err); found != nil && !s.ipv6 { // it is that of IPv4
+			if must(t, err); found != nil && !s.ipv6 {
 				t.Fatal("the table of an earlier version is taken for one of this")
 			}
 			must(t, upgraded.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
@@ -301,7 +289,7 @@ func TestAffinitySurvivesTheUpgrade(t *testing.T) {
 			s.want(t, "world", fmt.Sprint("pod", pod), node)
 			s.Kernel.Pass(400 * time.Second)
 			s.want(t, "world", fmt.Sprint("pod", pod), node)
-			// By another address, it comes to an endpoint for all.
+			// A new address gives the client one endpoint for all addresses.
 			s.want(t, "world", s.ask(t, "world", cluster), cluster, external, node)
 			s.forgetAll()
 			s.want(t, "world", s.ask(t, "world", node), cluster, external, node)
@@ -309,7 +297,6 @@ func TestAffinitySurvivesTheUpgrade(t *testing.T) {
 	})
 }
 
-// A restarted agent finds clients whose endpoint has gone meanwhile, and forgets them.
 func TestClientsOfEndpointsThatWentUnseen(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
@@ -325,7 +312,7 @@ func TestClientsOfEndpointsThatWentUnseen(t *testing.T) {
 		value := &vpp_nat.DNat44{Label: "default/web", StMappings: fewer}
 		mappings, err := d.render(value)
 		must(t, err)
-		must(t, d.nat.Locked(func() error { // nobody forgets clients
+		must(t, d.nat.Locked(func() error { // no clients are deleted
 			_, err := d.apply([]natChange{{label: value.GetLabel(), value: value, mappings: mappings}})
 			return err
 		}))
@@ -355,7 +342,6 @@ func TestClientsOfEndpointsThatWentUnseen(t *testing.T) {
 	})
 }
 
-// clients counts those that the kernel remembers.
 func (s *affinitySite) clients(t *testing.T) int {
 	t.Helper()
 	f := nat4
@@ -367,7 +353,8 @@ func (s *affinitySite) clients(t *testing.T) int {
 	return len(list)
 }
 
-// Neither the start of an agent nor a change of endpoints lists clients, of which there may be a million.
+// Neither the agent's start nor a change of endpoints waits for a list of clients, which may have a
+// million elements.
 func TestNobodyWaitsForListsOfClients(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, _, _ := s.frontends()
@@ -396,8 +383,8 @@ func TestNobodyWaitsForListsOfClients(t *testing.T) {
 	})
 }
 
-// Before clients of an endpoint that went have been forgotten, they come to another one, and stay there, also when the
-// clients are forgotten. An endpoint that comes back in time keeps its clients.
+// Until the clients of a removed endpoint are deleted, they are balanced to another one, and stay
+// there afterwards. An endpoint that returns in time keeps its clients.
 func TestClientsAreForgottenLater(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()

@@ -10,21 +10,20 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The rules that pick one of several backends. With session affinity, a client has one backend of
-// the port of a value (vswitch.AffinityPort) by all services that belong to it:
+// The rules that select one of several backends. With session affinity, a client has one backend
+// per port of a value (vswitch.AffinityPort), shared by all services of that port:
 //
-//	the backend of the port that the client has ──the service has it, too?──> there, and remembered anew
+//	the client's backend of the port ──usable by the service?──> there, timeout renewed
 //	   │ no
-//	   ├ none of the port, but one apart? that one from now on
+//	   ├ none of the port, but one apart? that one becomes the port's
 //	   ├ none of the port? any slot
-//	   ├ what it is now ──the service has it, too?──> there
-//	   └ else apart, the same for all services of the scope: what the client has, or any slot ──> there
+//	   ├ the new backend of the port ──usable by the service?──> there
+//	   └ else apart, shared by the services of the scope: the client's backend, or any slot ──> there
 //
-// So a service with few of the port's backends, such as those of the node, leaves alone what a
-// client has of the others. What clients have is in nat-clients, by the keys that nat-port and
-// nat-apart have for a service.
+// So a service with only some of the port's backends, such as the local ones, does not change a
+// client's backend of the port. nat-clients maps the keys that nat-port and nat-apart hold for a
+// service to the client's backend.
 
-// balance adds the rules for all scopes.
 func (s *natState) balance(add func(chain, comment string, parts ...[]nft.Word)) {
 	for _, scope := range natScopes {
 		s.balanceScope(scope, func(comment string, parts ...[]nft.Word) { add(scope.chain(), comment, parts...) })
@@ -42,7 +41,7 @@ func (s *natState) balanceScope(scope natScope, add func(comment string, parts .
 		return slices.Concat(f.toService(), f.placeholder(backend), words(draw(c.slots, slot), mapped(c.name(), 0, slot)))
 	}
 
-	for _, c := range classes { // first: what needs no affinity does not pay for it
+	for _, c := range classes { // first, so that services without affinity do not pay for it
 		if c.timeout == 0 {
 			add(c.name(), f.toService(), words(draw(c.slots, slot), mapped(c.name(), 0, backend)), there)
 		}
@@ -79,38 +78,37 @@ func (s *natState) balanceScope(scope natScope, add func(comment string, parts .
 	if len(sticky) > 0 {
 		add("clients apart", f.found(scope, scope.apart(), 0), toFound)
 	}
-	for _, c := range sticky { // clients for which there is no more room
+	for _, c := range sticky {
 		add(c.name(), drawn(c), there)
 	}
 }
 
-// Registers for clients of ports, of which IPv6 needs all sixteen.
+// Registers for clients of ports. IPv6 needs all sixteen.
 //
 //	0  seconds   1  port of a value   4  client              10  filler   11  backend
 //	                                     service, up to 10 ──┘
 const (
 	portReg       = 1
 	portClientReg = portReg + 3
-	rememberedReg = 10 // what nat-clients maps to
+	rememberedReg = 10 // the data of nat-clients
 	foundReg      = rememberedReg + 1
 )
 
-// serviceReg is where the key of a service is followed by the backend in foundReg.
 func (f *natFamily) serviceReg() uint32 { return foundReg - f.regs - 2 }
 
 func (f *natFamily) toServiceAt(r uint32) []nft.Word {
 	return words(f.loadAddress(f.destination, r), loadProtocol(r+f.regs), loadPort(offsetDstPort, r+f.regs+1))
 }
 
-// placeholder is for nft 1.0, which aborts when listing a rule that feeds one map's result into
-// another: in its eyes, the destination of the packet stays where a map's data then overwrites it
+// placeholder works around nft 1.0, which aborts when it lists a rule that passes one map's result
+// to another. nft then sees the packet's destination in the registers that a map's data overwrites
 // behind a filler.
 func (f *natFamily) placeholder(r uint32) []nft.Word {
 	return words(f.loadAddress(f.destination, r), loadPort(offsetDstPort, r+f.regs))
 }
 
-// portKey loads what a map of a scope has for a service with session affinity, and the client; with a
-// timeout, only if it is that of the service.
+// portKey loads a service's key from a map of a scope, and the client. With a timeout, it matches
+// only services with this timeout.
 func (f *natFamily) portKey(ports string, timeout uint32) []nft.Word {
 	list := words(&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(portReg)}, loadProtocol(portReg+1), loadPort(offsetDstPort, portReg+2)) // as placeholder
 	list = append(list, f.toServiceAt(f.serviceReg())...)
@@ -121,7 +119,6 @@ func (f *natFamily) portKey(ports string, timeout uint32) []nft.Word {
 	return append(list, words(f.loadAddress(f.source, portClientReg))...)
 }
 
-// found loads the backend that a client has, if the service has it, too.
 func (f *natFamily) found(scope natScope, ports string, timeout uint32) []nft.Word {
 	return slices.Concat(
 		f.placeholder(foundReg), f.portKey(ports, timeout), words(mapped(mapClients, portReg, rememberedReg)),
@@ -129,7 +126,6 @@ func (f *natFamily) found(scope natScope, ports string, timeout uint32) []nft.Wo
 	)
 }
 
-// drawnForPort draws a backend of a service with session affinity into foundReg.
 func (f *natFamily) drawnForPort(c natClass) []nft.Word {
 	slot := foundReg - f.regs // the filler of the class is as long as an address
 	service := slot - f.regs - 2

@@ -10,15 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// departed are backends that have gone, and whose clients the kernel may still remember in nat-clients. There may be a million
-// clients, which the kernel lists in minutes, and clients outside can see to that. So they are forgotten in the background. Nothing comes to a backend that is
-// gone meanwhile: rules use what is remembered only if the service has it (balance.go). The lock of the natDriver guards it.
+// departed holds removed backends that nat-clients may still contain. External clients can fill
+// nat-clients with a million elements, which take minutes to list, so ForgetClients deletes them in
+// the background. Meanwhile the rules send no packets to a removed backend, because they check that
+// the service can use it (balance.go). The lock of natDriver guards departed.
 type departed struct {
 	gone backendSets
-	// valid, after a restart, are the backends that ports have: all others have gone unseen. nil: that is done.
+	// valid, after a restart, holds the present backends of all ports: any other backend was
+	// removed unseen. nil: all such clients are deleted.
 	valid   backendSets
 	started bool
-	// more is written to when there is something to forget.
+	// more is signalled when clients need deletion.
 	more chan<- struct{}
 }
 
@@ -29,7 +31,7 @@ func (d *departed) signal() {
 	}
 }
 
-// start is for what the kernel has when the agent starts.
+// start records the kernel's backends at the agent's start.
 func (d *departed) start(valid backendSets) {
 	if !d.started && len(valid) > 0 {
 		d.valid = valid
@@ -38,7 +40,6 @@ func (d *departed) start(valid backendSets) {
 	d.started = true
 }
 
-// leave adds backends that are gone.
 func (d *departed) leave(gone backendSets) {
 	for key, backends := range gone {
 		if key.set == mapClients {
@@ -50,7 +51,7 @@ func (d *departed) leave(gone backendSets) {
 	}
 }
 
-// come is for backends that services have.
+// come removes backends that services have again.
 func (d *departed) come(f *natFamily, elements []nft.Element) {
 	if len(d.gone) == 0 && d.valid == nil {
 		return
@@ -70,7 +71,6 @@ func (d *departed) come(f *natFamily, elements []nft.Element) {
 	}
 }
 
-// has reports whether a backend is gone.
 func (d *departed) has(key clientsKey, backend string) bool {
 	return d.gone[key][backend] || d.valid[key] != nil && !d.valid[key][backend]
 }
@@ -91,7 +91,7 @@ func clone(s backendSets) backendSets {
 	return c
 }
 
-// settle removes what has been forgotten.
+// settle removes the backends whose clients were deleted.
 func (d *departed) settle(done *departed) {
 	for key, backends := range done.gone {
 		maps.DeleteFunc(d.gone[key], func(b string, _ bool) bool { return backends[b] })
@@ -104,8 +104,8 @@ func (d *departed) settle(done *departed) {
 	}
 }
 
-// ForgetClients forgets clients of backends that have gone until closing is closed. It takes at most half of the time, and
-// a connection to nftables of its own, so that nobody waits for it.
+// ForgetClients deletes the clients of removed backends until closing is closed. It works at most
+// half of the time and uses its own nftables connection, so it does not block other work.
 func (v *Driver) ForgetClients(closing <-chan struct{}) {
 	for {
 		select {
@@ -125,7 +125,7 @@ func (v *Driver) ForgetClients(closing <-chan struct{}) {
 	}
 }
 
-// forgetDeparted forgets what there is to forget now.
+// forgetDeparted does one round.
 func (v *Driver) forgetDeparted(closing <-chan struct{}) error {
 	conn, err := v.scanner()
 	if err != nil {
@@ -183,8 +183,8 @@ func (v dnat) forgetDeparted(conn *nft.Conn) error {
 			}
 		}
 		switch {
-		case listed == most: // there may be more
-		case incomplete, len(list) < listed: // some were listed twice, and others not at all
+		case listed == most:
+		case incomplete, len(list) < listed: // some elements were listed twice, others not at all
 			attempt++
 		default:
 			attempt = attempts
@@ -196,7 +196,6 @@ func (v dnat) forgetDeparted(conn *nft.Conn) error {
 	return nil
 }
 
-// forgetSome forgets clients whose backends are still gone.
 func (v dnat) forgetSome(list []nft.Element, known *departed) error {
 	v.nat.Lock()
 	defer v.nat.Unlock()
@@ -206,7 +205,7 @@ func (v dnat) forgetSome(list []nft.Element, known *departed) error {
 	}))
 }
 
-// deleteClients deletes clients. The kernel forgets as well, at any time.
+// deleteClients deletes clients, which may also expire at any time.
 func (v dnat) deleteClients(list []nft.Element) error {
 	if len(list) == 0 {
 		return nil
@@ -224,15 +223,14 @@ func (v dnat) deleteClients(list []nft.Element) error {
 	return errors.Join(v.deleteClients(list[:half]), v.deleteClients(list[half:]))
 }
 
-// scanner returns a connection to nftables for a list that takes long.
+// scanner returns a separate nftables connection for long lists.
 func (v *Driver) scanner() (*nft.Conn, error) {
-	if v.NS == nil { // in tests
+	if v.NS == nil {
 		return v.nat.Conn, nil
 	}
 	return nft.Open(v.NS)
 }
 
-// clientOf returns what a client is remembered for.
 func clientOf(e nft.Element) (key clientsKey, backend string, ok bool) {
 	filler := len(native32(0))
 	if len(e.Key) <= portKeyLength || len(e.Data) <= filler {

@@ -19,19 +19,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dnat is the translation of destinations of an IP version. It works on DNat44 values;
-// those of IPv6 are turned into such with addresses of IPv6.
+// dnat is the destination NAT of an IP version. It works on DNat44 values; IPv6 values are
+// converted to DNat44 values with IPv6 addresses.
 type dnat struct {
 	*Driver
 	family *natFamily
-	state  *dnatState  // the lock of the natDriver guards it
+	state  *dnatState  // guarded by the lock of natDriver
 	owed   *leftBehind // likewise
 }
 
 func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat, &v.nat.owed} }
 func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6, &v.nat.owed6} }
 
-// northbound returns the value as it is registered.
 func (v dnat) northbound(value *vpp_nat.DNat44) proto.Message {
 	if v.family == nat6 {
 		return vswitch.DNAT66FromDNAT44(value)
@@ -66,8 +65,8 @@ func (v nat) ListDNAT(_ context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat
 	return list, err
 }
 
-// set makes the kernel translate as the values say, all of them or none; a single value that asks for what others
-// have gives up what it does not ask for any more, so that values can take from each other what they had.
+// set applies all values or none. If a single value conflicts with others, set still removes its
+// obsolete parts, so that values can exchange their mappings.
 func (v dnat) set(values []*vpp_nat.DNat44) error {
 	var changes []natChange
 	for _, value := range values {
@@ -86,7 +85,6 @@ func (v dnat) set(values []*vpp_nat.DNat44) error {
 	return nil
 }
 
-// remove ends the translation that the values ask for.
 func (v dnat) remove(values []*vpp_nat.DNat44) error {
 	var changes []natChange
 	for _, value := range values {
@@ -105,8 +103,8 @@ func labels(changes []natChange) string {
 	return fmt.Sprintf("%q and %d others", changes[0].label, len(changes)-1)
 }
 
-// changeDNAT applies changes and ends connections that they make wrong. What it cannot end is left
-// for the next change: the same change again would have no difference to find it by.
+// changeDNAT applies changes and ends the connections that they invalidate. Failed clean-up is kept
+// for the next change, because a retry of the same change finds no difference.
 func (v dnat) changeDNAT(changes []natChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -135,7 +133,7 @@ func (v dnat) changeDNAT(changes []natChange) error {
 	return errors.Join(claimedErr, err)
 }
 
-// unclaimed leaves out what other values have.
+// unclaimed removes the parts that other values own.
 func (v dnat) unclaimed(change natChange) natChange {
 	rest := proto.CloneOf(change.value)
 	rest.StMappings, rest.IdMappings = nil, nil
@@ -158,7 +156,6 @@ func (v dnat) unclaimed(change natChange) natChange {
 	return natChange{label: change.label, value: rest, mappings: kept}
 }
 
-// natAddresses returns the IPv4 addresses of an interface; none if it does not exist.
 func (v *Driver) natAddresses(iface string) (list []netip.Addr, err error) {
 	link, err := v.Link(iface)
 	if err != nil {
@@ -176,7 +173,7 @@ func (v *Driver) natAddresses(iface string) (list []netip.Addr, err error) {
 	return list, nil
 }
 
-// list returns the values; of those that are not in working order, what is.
+// list returns the values, and the working part of damaged ones.
 func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err error) {
 	v.nat.Lock()
 	defer v.nat.Unlock()
@@ -219,7 +216,7 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 	return list, nil
 }
 
-// works: without its rules nothing of IPv6 works; those of IPv4 are what is global.
+// works reports whether the rules exist. For IPv4 they belong to the global value.
 func works(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
 
 // adopt assigns orphaned elements to the expected value that owns their claim.
@@ -255,9 +252,9 @@ func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
 	return nil
 }
 
-// learn records the elements read for a value. One that is exactly as expected need not be
-// remembered, but for one that depends on the addresses of interfaces; of one that is not there, it
-// counts that nothing is, whatever the registry says.
+// learn records the elements read for a value. It records nothing for a value that is as expected,
+// unless that depends on interface addresses, and an empty list for a missing value, regardless of
+// the registry.
 func (v dnat) learn(want, found *vpp_nat.DNat44) {
 	known := v.state.known
 	if _, exists := known[want.GetLabel()]; found == want && len(own.ExternalInterfaces(want)) == 0 {
@@ -267,8 +264,6 @@ func (v dnat) learn(want, found *vpp_nat.DNat44) {
 	}
 }
 
-// describe returns an expected value as it is in the kernel, nil if nothing is. It
-// changes nothing.
 func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	d := v.state
 	actual, exists := d.known[want.GetLabel()]
@@ -307,7 +302,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
 		found.StMappings = append(found.StMappings, more...)
 	} else {
-		// Parts that no mapping of its own stands for.
+		// Parts without a mapping.
 		found.StMappings = append(found.StMappings, &vpp_nat.DNat44_StaticMapping{})
 	}
 	return found, nil
@@ -324,7 +319,6 @@ func (f *natFamily) strange(elements []nft.Element) (list []*vpp_nat.DNat44_Stat
 	return list
 }
 
-// claimed reads a claim: keys are an address and perhaps a protocol and a port.
 func (f *natFamily) claimed(e nft.Element) (addr netip.Addr, proto vpp_nat.DNat44_Protocol, port uint16) {
 	n := f.addressLength()
 	addr, _ = netip.AddrFromSlice([]byte(e.Key[:n]))

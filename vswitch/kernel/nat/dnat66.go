@@ -12,8 +12,8 @@ import (
 
 type dnat66 struct{ *Driver }
 
-// DestinationNAT66 is DNAT in the table for IPv6. Chains stay when the last value goes, until
-// Uninstall: without any, the kernel would not go on to translate connections.
+// DestinationNAT66 returns the port for DNAT of IPv6. The chains stay after the last value until
+// Uninstall, because the kernel translates existing connections only while NAT chains exist.
 func (v *Driver) DestinationNAT66() vswitch.DNAT66 { return dnat66{v} }
 
 func (v dnat66) Set(_ context.Context, values ...*contiv_nat.DNat66) error {
@@ -39,7 +39,7 @@ func (v dnat66) List(_ context.Context, expected []*contiv_nat.DNat66) ([]*conti
 	}
 	found := make([]*contiv_nat.DNat66, len(list))
 	for i, value := range list {
-		if found[i] = wanted[value]; found[i] == nil { // it is not exactly as expected
+		if found[i] = wanted[value]; found[i] == nil { // differs from the expected value
 			found[i] = vswitch.DNAT66FromDNAT44(value)
 		}
 	}
@@ -55,8 +55,6 @@ func asDNAT44(values []*contiv_nat.DNat66) []*vpp_nat.DNat44 {
 	return list
 }
 
-// base makes chains, sets and rules for IPv6, which no value of its own asks for. The
-// caller holds the lock.
 func (v dnat) base(changes []natChange) error {
 	if v.family == nat4 || v.state.based || !setsAny(changes) {
 		return nil

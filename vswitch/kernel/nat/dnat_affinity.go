@@ -10,10 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients of services with session affinity are remembered by the kernel. They have to be forgotten when their backend
-// is none any more, see departed.
-
-// backendSets are backends by what their clients are remembered for.
+// backendSets holds the backends of services with session affinity, by the key of their clients.
+// Clients of a removed backend must be deleted, see departed.
 type backendSets map[clientsKey]map[string]bool
 
 // clientsKey is the port of a value in nat-clients, or a service in nat-affinity.
@@ -26,7 +24,6 @@ func (s backendSets) add(key clientsKey, backend string) {
 	s[key][backend] = true
 }
 
-// collect adds the backends of services with session affinity, which belong to ports.
 func (s backendSets) collect(f *natFamily, list []nft.Element, ports map[clientsKey]string) {
 	for _, e := range list {
 		if class, ok := classNamed(e.Set); ok && class.timeout != 0 {
@@ -41,7 +38,6 @@ func (s backendSets) collect(f *natFamily, list []nft.Element, ports map[clients
 	}
 }
 
-// portsIn returns the keys of ports in a list, by the map and the service.
 func portsIn(list []nft.Element) map[clientsKey]string {
 	ports := map[clientsKey]string{}
 	for _, e := range list {
@@ -52,7 +48,6 @@ func portsIn(list []nft.Element) map[clientsKey]string {
 	return ports
 }
 
-// compare adds the backends that a value had and has not any more.
 func (s backendSets) compare(f *natFamily, before, after []nft.Element) {
 	was, is := backendSets{}, backendSets{}
 	was.collect(f, before, portsIn(before))
@@ -66,8 +61,8 @@ func (s backendSets) compare(f *natFamily, before, after []nft.Element) {
 	}
 }
 
-// readClients returns what the kernel remembers in nat-affinity, if it is wanted. Only clients that an earlier version has
-// remembered are there.
+// readClients returns the wanted elements of nat-affinity, which holds only clients recorded by
+// earlier versions.
 func (v dnat) readClients(wanted func(key clientsKey, backend string) bool) (list []nft.Element, err error) {
 	elements, err := v.nat.Elements(v.family.proto, natTable, mapAffinity)
 	if err != nil {
@@ -81,8 +76,8 @@ func (v dnat) readClients(wanted func(key clientsKey, backend string) bool) (lis
 	return list, nil
 }
 
-// forgetClients removes the clients of backends: those in nat-affinity now, those in nat-clients in the background. The caller
-// holds the lock.
+// forgetClients deletes the clients of backends: from nat-affinity immediately, from nat-clients in
+// the background. The caller holds the lock.
 func (v dnat) forgetClients(gone backendSets) error {
 	if len(gone) == 0 {
 		return nil
@@ -92,7 +87,7 @@ func (v dnat) forgetClients(gone backendSets) error {
 		return nil
 	}
 	var err error
-	for range 5 { // the kernel forgets as well, at any time
+	for range 5 {
 		var list []nft.Element
 		list, err = v.readClients(func(key clientsKey, backend string) bool { return gone[key][backend] })
 		if err == nil && len(list) > 0 {

@@ -1,15 +1,13 @@
 package nat
 
-// ahead is what was read of the elements before anybody asked for them.
 type ahead struct {
-	state dnatState
-	// generation of the ruleset before it was read.
+	state      dnatState
 	generation uint32
 }
 
-// ReadAhead reads the elements of both IP versions for the first lists of values. Reading those of
-// many services takes the kernel about as long as it takes an agent that starts to read what
-// services there are. What was read is used only if nothing has changed the table since.
+// ReadAhead reads the elements of both IP versions for the first lists of values. With many
+// services, this takes about as long as the agent needs to load the services. The result is used
+// only if the table has not changed since.
 func (v *Driver) ReadAhead() {
 	v.dnat4().readAhead()
 	v.dnat6().readAhead()
@@ -24,12 +22,12 @@ func (v dnat) readAhead() {
 	}
 	state, err := v.readDNAT()
 	if err != nil {
-		return // nobody has asked: whoever does will be told
+		return // the first list reports the error
 	}
 	v.nat.ahead[v.family] = ahead{state, generation}
 }
 
-// takeAhead returns what was read ahead, once, if it is still true.
+// takeAhead returns the elements read ahead, once and only if they are current.
 func (v dnat) takeAhead() (dnatState, bool) {
 	a, ok := v.nat.ahead[v.family]
 	if !ok {

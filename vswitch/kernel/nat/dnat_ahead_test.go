@@ -15,10 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// listings counts how often elements of sets are listed.
 type listings struct {
 	*nfttest.Kernel
-	n, clients atomic.Int64 // clients: lists of remembered clients
+	n, clients atomic.Int64
 }
 
 func (l *listings) Ask(message, flags uint16, data []byte, each func([]byte)) error {
@@ -31,7 +30,6 @@ func (l *listings) Ask(message, flags uint16, data []byte, each func([]byte)) er
 	return l.Kernel.Ask(message, flags, data, each)
 }
 
-// restarted is the driver of an agent that starts again, and counts what it lists.
 func restarted(h *nfttest.Host) (*Driver, *listings) {
 	kernel := &listings{Kernel: h.Kernel}
 	return New(&own.Host{Log: slog.New(slog.DiscardHandler), NFT: nft.New(kernel), Reg: own.NewRegistry(), Dev: own.NewDeviceCache()}), kernel
@@ -72,7 +70,6 @@ func TestElementsReadAheadAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// Whoever changes the table after it was read ahead, the list says how it is.
 func TestWhatWasReadAheadAndIsNotTrueAnyMore(t *testing.T) {
 	web, mail := aheadService("web", "10.96.0.1"), aheadService("mail", "10.96.0.2")
 	for who, remove := range map[string]func(v, other *Driver) error{

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a changed mapping leaves behind are connections that it would handle differently, by the address that clients send to and
-// the backend that it was translated to: connections to removed backends, and those that began untranslated before there was a
-// mapping. TCP is among them only where setReset asks for it. Clients that keep their source port would otherwise never use the
-// mapping. Connections to backends that stay go on.
+// After a change of a mapping, connections remain that it would handle differently: connections to
+// removed backends, and connections that were opened before the mapping existed. They end, because
+// clients that keep their source port would never use the mapping otherwise. TCP connections end
+// only with setReset. Connections to remaining backends stay.
 
-// flowOf reads an element that names a backend. reset are services with setReset.
+// flowOf parses an element that names a backend. reset holds the services in setReset.
 func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key conntrack.Destination, backend netip.AddrPort, ok bool) {
 	class, isClass := classNamed(e.Set)
 	if !isClass && e.Set != mapStatic && e.Set != mapProtocol && e.Set != mapAddress {
@@ -39,7 +39,6 @@ func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key conntrack.
 	return key, netip.AddrPortFrom(to, port), key.Protocol != unix.IPPROTO_TCP || reset[e.Key[:min(len(e.Key), f.serviceLength)]]
 }
 
-// noteStale adds what a value leaves behind when it changes.
 func (f *natFamily) noteStale(stale conntrack.Stale, before, after []nft.Element) {
 	reset := resetsIn(before, after)
 	was, is := f.flows(before, reset), f.flows(after, reset)
@@ -57,7 +56,6 @@ func (f *natFamily) noteStale(stale conntrack.Stale, before, after []nft.Element
 	}
 }
 
-// flows are those that elements translate.
 func (f *natFamily) flows(list []nft.Element, reset map[string]bool) conntrack.Stale {
 	flows := conntrack.Stale{}
 	for _, e := range list {
@@ -68,7 +66,6 @@ func (f *natFamily) flows(list []nft.Element, reset map[string]bool) conntrack.S
 	return flows
 }
 
-// resetsIn are the services that are in setReset.
 func resetsIn(lists ...[]nft.Element) map[string]bool {
 	reset := map[string]bool{}
 	for _, list := range lists {
@@ -81,7 +78,6 @@ func resetsIn(lists ...[]nft.Element) map[string]bool {
 	return reset
 }
 
-// endFlows makes the kernel forget connections.
 func (v dnat) endFlows(stale conntrack.Stale) error {
 	if len(stale) == 0 {
 		return nil

@@ -19,7 +19,6 @@ func dnsService(backends ...string) *vpp_nat.DNat44 {
 	return &vpp_nat.DNat44{Label: "dns", StMappings: []*vpp_nat.DNat44_StaticMapping{st}}
 }
 
-// dnsFlow is a connection to the service that ended at a backend.
 func dnsFlow(backend string) *netlink.ConntrackFlow {
 	f := &netlink.ConntrackFlow{}
 	f.Forward.Protocol, f.Forward.DstIP, f.Forward.DstPort = unix.IPPROTO_UDP, net.ParseIP("10.96.0.10"), 53
@@ -27,8 +26,8 @@ func dnsFlow(backend string) *netlink.ConntrackFlow {
 	return f
 }
 
-// The connections of a backend that is gone end with the next change, if the kernel could not be
-// made to forget them with the first; the retry of that has no other difference to apply.
+// If the connections of a removed backend cannot be deleted, the next change deletes them. The
+// retry has no other difference to apply.
 func TestConnectionsEndOnceTheKernelForgets(t *testing.T) {
 	for name, again := range map[string]func(*Driver) error{
 		"set again": func(v *Driver) error { return v.NAT44().SetDNAT(t.Context(), dnsService("10.1.1.2")) },

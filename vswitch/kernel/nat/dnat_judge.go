@@ -12,18 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the backends of a service depend on the client, or some clients may not use it, its connections are compared
-// with the mapping as it is: a change of externalTrafficPolicy takes remote endpoints from clients outside alone.
-
-// judgedFlows are mappings whose connections, other than TCP without setReset, end unless a new one could be the same. nil: none
-// ends.
+// judgedFlows holds the mappings to check connections against. A connection, other than TCP without
+// setReset, ends unless a new one could be the same. This is used if backends depend on the client
+// or clients are restricted: a change of externalTrafficPolicy removes remote endpoints for
+// external clients only. nil: no connection ends.
 type judgedFlows map[conntrack.Destination]*serviceFlows
 
-// serviceFlows are the connections that a mapping allows.
 type serviceFlows struct {
-	// backends by the scope of clients.
-	backends map[natScope][]netip.AddrPort
-	// restricted: only clients in allowed.
+	backends   map[natScope][]netip.AddrPort
 	restricted bool
 	allowed    []addressRange
 }
@@ -34,7 +30,7 @@ func (r addressRange) contains(a netip.Addr) bool {
 	return r.first.Compare(a) <= 0 && a.Compare(r.last) <= 0
 }
 
-// compare adds the mappings of a value that changed for some clients.
+// compare adds mappings that changed for some clients.
 func (j judgedFlows) compare(f *natFamily, before, after []nft.Element) {
 	if !dependOnClient(before) && !dependOnClient(after) {
 		return
@@ -48,12 +44,11 @@ func (j judgedFlows) compare(f *natFamily, before, after []nft.Element) {
 	}
 	for to := range was {
 		if is[to] == nil {
-			j[to] = nil // a judgement that could not be carried out before
+			j[to] = nil
 		}
 	}
 }
 
-// dependOnClient reports whether elements treat some clients differently.
 func dependOnClient(list []nft.Element) bool {
 	return slices.ContainsFunc(list, func(e nft.Element) bool {
 		switch e.Set {
@@ -64,10 +59,10 @@ func dependOnClient(list []nft.Element) bool {
 	})
 }
 
-// judged are the connections that elements allow, of mappings that have backends.
+// judged returns the connections that elements allow, for mappings with backends.
 func (f *natFamily) judged(list []nft.Element, reset map[string]bool) judgedFlows {
 	all := judgedFlows{}
-	of := map[string]*serviceFlows{} // by service
+	of := map[string]*serviceFlows{}
 	for _, e := range list {
 		to, backend, ok := f.flowOf(e, reset)
 		if !ok {
@@ -104,12 +99,11 @@ func (s *serviceFlows) equal(o *serviceFlows) bool {
 		maps.EqualFunc(s.backends, o.backends, func(a, b []netip.AddrPort) bool { return slices.Equal(a, b) })
 }
 
-// lookups are the scopes in which the rules look for the backends of a client, in order (rules.go).
+// lookups holds the scopes in which the rules look up a client's backends, in order (rules.go).
 var lookups = map[natScope][]natScope{
 	scopeOwn: {scopeOwn, scopeInside, "", scopeOutside}, scopeInside: {"", scopeInside, scopeOutside}, scopeOutside: {"", scopeOutside},
 }
 
-// allow reports whether a new connection of a client could have the backend.
 func (s *serviceFlows) allow(client netip.Addr, scope natScope, backend netip.AddrPort) bool {
 	if s.restricted && !slices.ContainsFunc(s.allowed, func(r addressRange) bool { return r.contains(client) }) {
 		return false
@@ -122,14 +116,14 @@ func (s *serviceFlows) allow(client netip.Addr, scope natScope, backend netip.Ad
 	return false
 }
 
-// judge finds connections that a mapping does not allow.
+// judge matches connections that a mapping does not allow.
 type judge struct {
 	flows  judgedFlows
 	inside []netip.Prefix
-	own    map[netip.Addr]bool // addresses of the node
+	own    map[netip.Addr]bool
 }
 
-// MatchConntrackFlow reports whether a connection is to be forgotten.
+// MatchConntrackFlow reports whether to delete a connection.
 func (j judge) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	addr := func(ip []byte) netip.Addr { a, _ := netip.AddrFromSlice(ip); return a.Unmap() }
 	to, client := addr(c.Forward.DstIP), addr(c.Forward.SrcIP)
@@ -159,7 +153,6 @@ func (j judge) scope(client netip.Addr) natScope {
 	return scopeOutside
 }
 
-// judgeFlows makes the kernel forget the connections that mappings of an IP version do not allow any more.
 func (v *Driver) judgeFlows(f *natFamily, flows judgedFlows) error {
 	flows = maps.Clone(flows)
 	maps.DeleteFunc(flows, func(_ conntrack.Destination, s *serviceFlows) bool { return s == nil })

@@ -14,26 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is the kernel form of one static or identity mapping.
 type mapping struct {
-	// claims are the elements that carry the label: what is translated. Each is of
-	// one value only.
-	claims []nft.Element
-	// parts are the other elements.
-	parts []nft.Element
-	// classes of services with several backends.
+	// claims are the elements that carry the label. Each belongs to one value only.
+	claims  []nft.Element
+	parts   []nft.Element
 	classes []natClass
 }
 
-// addressesOf returns the IPv4 addresses of an interface now.
 type addressesOf func(iface string) ([]netip.Addr, error)
 
 func (v dnat) render(value *vpp_nat.DNat44) ([]mapping, error) {
 	return v.family.render(value, v.natAddresses)
 }
 
-// render returns what the value is in the kernel, one by one: first static mappings,
-// then identities.
+// render returns the kernel form of each mapping: first static mappings, then identities.
 func (f *natFamily) render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, error) {
 	var list []mapping
 	for _, st := range v.GetStMappings() {
@@ -78,7 +72,7 @@ var protocolNumbers = map[vpp_nat.DNat44_Protocol]uint8{
 
 func protocolOf(p vpp_nat.DNat44_Protocol) uint8 { return protocolNumbers[p] }
 
-// Keys and data are registers in a row: four bytes each.
+// Keys and data are consecutive registers of four bytes.
 
 func addrKey(a netip.Addr) string { return string(a.AsSlice()) }
 
@@ -92,12 +86,11 @@ func serviceKey(a netip.Addr, proto uint8, p uint16) string {
 	return protocolKey(a, proto) + portKey(p)
 }
 
-// portKeyLength is that of a valuePortKey.
 const portKeyLength = 3 * 4
 
-// valuePortKey is the key of a port of a value, whatever addresses it has; apart: its key for the clients
-// of a scope (1, …) whose backend of the port cannot be used. If two values have the same hash and the
-// same port, clients of the one that they come to later are all apart.
+// valuePortKey returns the key of a port of a value, for all its addresses. apart selects the key
+// for clients of a scope (1, …) with an unusable backend of the port. If two values have the same
+// hash and port, a client is apart at the one that it uses second.
 func valuePortKey(label string, proto uint8, p uint16, apart int) string {
 	hash := fnv.New32a()
 	hash.Write([]byte(label))
@@ -117,7 +110,6 @@ func identity(label string, addr netip.Addr, id *vpp_nat.DNat44_IdentityMapping)
 	return nft.Element{Set: setIdentityAddr, Key: addrKey(addr), Comment: label}
 }
 
-// static adds what the mapping is for one external address.
 func (m *mapping) static(f *natFamily, label string, external netip.Addr, st *vpp_nat.DNat44_StaticMapping) error {
 	proto, p := protocolOf(st.GetProtocol()), uint16(st.GetExternalPort())
 	claim := func(set, key, data string) {
@@ -210,16 +202,14 @@ func (m *mapping) twice(service string, backends []backend, st *vpp_nat.DNat44_S
 	return nil
 }
 
-// backend is one of the local_ips of a static mapping.
 type backend struct {
 	at        netip.AddrPort
 	weight    uint32
-	elsewhere bool // it is a process of another node
-	// client is another address that it opens connections from; may be invalid.
+	elsewhere bool // a process of another node
+	// client is another source address of its connections, or invalid.
 	client netip.Addr
 }
 
-// backendsOf returns the backends in an order that does not depend on that in the value.
 func backendsOf(st *vpp_nat.DNat44_StaticMapping) ([]backend, error) {
 	list := make([]backend, 0, len(st.GetLocalIps()))
 	for _, l := range st.GetLocalIps() {
@@ -237,7 +227,6 @@ func backendsOf(st *vpp_nat.DNat44_StaticMapping) ([]backend, error) {
 	return list, nil
 }
 
-// content returns all elements of mappings, sorted.
 func content(mappings []mapping) []nft.Element {
 	size := 0
 	for _, m := range mappings {
@@ -250,7 +239,6 @@ func content(mappings []mapping) []nft.Element {
 	return nft.Sorted(list)
 }
 
-// translatable returns an error for the parts of a value that the kernel does not support.
 func (v dnat) translatable(value *vpp_nat.DNat44) error {
 	if len(value.GetLabel()) > 127 {
 		return vswitch.Unsupported("%s labels of more than 127 characters: nftables cannot store them", v.family.model)

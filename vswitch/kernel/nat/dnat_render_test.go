@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A backend that opens connections from another address is itself there, too, if it is on this node.
+// A local backend that opens connections from another address is recognised as itself with this
+// address, too.
 func TestBackendWithAnotherAddress(t *testing.T) {
 	self := func(client string, elsewhere bool) (n int) {
 		rendered, err := nat4.render(&vpp_nat.DNat44{Label: "default/service", StMappings: []*vpp_nat.DNat44_StaticMapping{{
@@ -32,7 +33,7 @@ func TestBackendWithAnotherAddress(t *testing.T) {
 	}
 }
 
-// One backend of one service is a change of few elements.
+// Removing one backend of a service changes few elements.
 func TestChangeOfOneBackendIsSmall(t *testing.T) {
 	value := &vpp_nat.DNat44{Label: "default/service", StMappings: []*vpp_nat.DNat44_StaticMapping{{
 		ExternalIp: "10.96.0.1", ExternalPort: 80, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF,
@@ -53,7 +54,7 @@ func TestChangeOfOneBackendIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone, new := delta.Sorted(content(before), content(after), nft.Compare)
-	if len(gone) != 2 || len(new) != 2 { // a slot and a member of the self set
+	if len(gone) != 2 || len(new) != 2 { // a slot and an element of the self set
 		t.Errorf("gone %v, new %v", gone, new)
 	}
 }

@@ -15,30 +15,25 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
-// dnatState is the known state of the DNAT elements in the kernel: enough to change a value without
-// reading any. Whether it is still true shows when a change fails; then everything is read again.
-// The lock of the natDriver guards it.
+// dnatState is the known state of the DNAT elements in the kernel, enough to change a value without
+// reading. A failed change shows that it is outdated; then all elements are read again. The lock of
+// natDriver guards it.
 type dnatState struct {
-	// based: chains and rules are there; only asked for with IPv6.
-	based bool
-	// loaded: the rest has been read.
+	// based: chains and rules exist. Used for IPv6 only.
+	based  bool
 	loaded bool
-	// owners are the labels of claims.
 	owners map[[2]string]string
-	// known holds, by label, the elements of values whose elements differ from what the registered
-	// value asks for: values that were damaged, that are not registered, or that depend on the
-	// addresses of interfaces.
-	known map[string][]nft.Element
-	// byAddress: see natState.
+	// known holds, by label, the elements of values that differ from the registered value: damaged
+	// or unregistered values, and values that depend on interface addresses.
+	known     map[string][]nft.Element
 	byAddress bool
-	// sticky are the backends of ports, for departed.
-	sticky backendSets
-	// classes counts the services of each class that has sets.
+	// sticky holds the backends of ports, for departed.
+	sticky  backendSets
 	classes map[natClass]int
 }
 
-// claimSets are the sets and maps with claims, by what shares them: a service is in
-// one of those for its port, or in one for each sort of clients.
+// claimSets maps the sets and maps with claims to the key space that they share. A service is in
+// one set for its port, or in one per scope of clients.
 var claimSets = map[string]string{
 	mapStatic: setBalanced, setBalanced: setBalanced, setBalancedIn: setBalanced, setBalancedOut: setBalanced, setBalancedOwn: setBalanced,
 	setRefused: setBalanced, setDropped: setBalanced, mapProtocol: mapProtocol, mapAddress: mapAddress,
@@ -50,10 +45,9 @@ func claimOf(e nft.Element) ([2]string, bool) {
 	return [2]string{kind, e.Key}, ok
 }
 
-// strayLabel is the label of elements that belong to no value.
+// strayLabel marks elements of no value.
 const strayLabel = "UNTAGGED-DNAT"
 
-// loadDNAT reads all elements, unless they were read ahead.
 func (v dnat) loadDNAT() (err error) {
 	*v.state = dnatState{}
 	state, ok := v.takeAhead()
@@ -68,7 +62,6 @@ func (v dnat) loadDNAT() (err error) {
 	return nil
 }
 
-// readDNAT reads all elements.
 func (v dnat) readDNAT() (dnatState, error) {
 	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]nft.Element{}, classes: map[natClass]int{}}
 	table, err := v.nat.Layout(v.family.proto, natTable)
@@ -133,13 +126,14 @@ func (v dnat) readDNAT() (dnatState, error) {
 	return fresh, nil
 }
 
-// assign gives elements that are no claims, of which there may be very many, to the labels of their services.
+// assign assigns elements that are not claims, and may be very many, to the labels of their
+// services.
 func (f *natFamily) assign(read [][]nft.Element, to *dnatState) {
 	each := func(do func(label string, e nft.Element)) {
 		service, label := "", ""
 		for _, elements := range read {
 			for _, e := range elements {
-				if key := e.Key[:f.serviceLength]; key != service { // those of a service are in a row
+				if key := e.Key[:f.serviceLength]; key != service { // elements of a service are adjacent
 					owner, ok := to.owners[[2]string{setBalanced, key}]
 					if !ok {
 						owner = strayLabel
@@ -158,7 +152,6 @@ func (f *natFamily) assign(read [][]nft.Element, to *dnatState) {
 	each(func(label string, e nft.Element) { to.known[label] = append(to.known[label], e) })
 }
 
-// current returns the elements of a value that are in the kernel.
 func (v dnat) current(label string) []nft.Element {
 	if list, ok := v.state.known[label]; ok {
 		return list
@@ -174,25 +167,24 @@ func (v dnat) current(label string) []nft.Element {
 	return content(mappings)
 }
 
-// isFirstSlot reports whether an element of the map of a class is that of slot 0.
 func (f *natFamily) isFirstSlot(e nft.Element) bool {
 	return e.Key[f.serviceLength:] == string(native32(0))
 }
 
-// natChange is a value and its requested state in the kernel. A value without mappings is removed.
+// natChange is a value and its requested state. A value without mappings is removed.
 type natChange struct {
 	label    string
-	value    *vpp_nat.DNat44 // nil: it goes
+	value    *vpp_nat.DNat44
 	mappings []mapping
-	// elements are those of the mappings, sorted; tryApply sets them.
+	// elements are the sorted elements of the mappings; tryApply sets them.
 	elements []nft.Element
 }
 
-// leftBehind are the conntrack entries and remembered clients that a change invalidates.
+// leftBehind holds the conntrack entries and remembered clients that a change invalidates.
 type leftBehind struct {
 	flows   conntrack.Stale
 	clients backendSets
-	// judged are services whose connections depend on the client, as they are now.
+	// judged holds the current services with client-dependent connections.
 	judged judgedFlows
 }
 
@@ -217,7 +209,7 @@ func (l *leftBehind) add(more leftBehind) {
 	}
 }
 
-// returned takes out the backends that a value has again.
+// returned removes the backends that a value has again.
 func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
 	if len(l.flows)+len(l.clients) == 0 {
 		return
@@ -238,7 +230,6 @@ func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
 	}
 }
 
-// apply makes changes in one transaction.
 func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 	if err := v.base(changes); err != nil {
 		return stale, err
@@ -246,7 +237,6 @@ func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 	if stale, err = v.tryApply(changes); err == nil || errors.Is(err, errClaimed) {
 		return stale, err
 	}
-	// Perhaps the table is not as we believe.
 	s, err := v.nat.readNAT(v.family)
 	if err != nil {
 		return stale, err
@@ -266,7 +256,7 @@ func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 	return v.tryApply(changes)
 }
 
-// restore makes a table that is gone, without elements.
+// restore recreates a lost table without elements.
 func (v dnat) restore(s *natState, changes []natChange) error {
 	if v.family == nat6 {
 		return v.base(changes)
@@ -279,8 +269,8 @@ func (v dnat) restore(s *natState, changes []natChange) error {
 	return v.nat.Commit(b)
 }
 
-// loadFor reads all elements. It notes which of the changing values have none, regardless of the
-// registry: a transaction whose answer was lost may have removed them.
+// loadFor reads all elements and records an empty list for changing values without any, regardless
+// of the registry: a transaction without an answer may have removed them.
 func (v dnat) loadFor(changes []natChange) error {
 	if err := v.loadDNAT(); err != nil {
 		return err
@@ -344,7 +334,6 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 	return stale, nil
 }
 
-// settleDNAT records a committed change.
 func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[natClass]int) {
 	d := v.state
 	for class, n := range classes {
@@ -375,7 +364,7 @@ func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[na
 	}
 }
 
-// withClasses counts the services of classes in a list, which it returns.
+// withClasses adds n to the count of each service's class, and returns the list.
 func (f *natFamily) withClasses(list []nft.Element, classes map[natClass]int, n int) []nft.Element {
 	for _, e := range list {
 		if class, ok := classNamed(e.Set); ok && f.isFirstSlot(e) {
@@ -385,8 +374,8 @@ func (f *natFamily) withClasses(list []nft.Element, classes map[natClass]int, n 
 	return list
 }
 
-// makeClasses adds the missing sets of classes. If it adds any, it replaces all rules that choose
-// from them.
+// makeClasses adds the missing sets of classes. If it adds any, it replaces all rules that use such
+// sets.
 func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]int) {
 	changed := false
 	after := maps.Clone(d.classes)
@@ -419,8 +408,6 @@ func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]
 	}
 }
 
-// dropClasses deletes the sets of classes that are of no use any more; the rules are
-// gone by then.
 func (d *dnatState) dropClasses(b *nft.Batch, change map[natClass]int) {
 	for class, n := range change {
 		if count, exists := d.classes[class]; exists && count+n <= 0 {

@@ -16,18 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspectExternal is an interface whose addresses NAT stands for.
 type suspectExternal string
 
-// noticeNAT suspects interfaces whose addresses change.
+// Notice suspects interfaces with changed addresses.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	if m.Header.Type == unix.RTM_NEWADDR || m.Header.Type == unix.RTM_DELADDR {
 		v.dnat4().noticeExternal(m.Data, send)
 	}
 }
 
-// Check reports NAT if others changed one of its tables, and values that were rendered for
-// interface addresses which have changed since.
+// Check reports NAT if another party changed one of its tables, and values rendered for outdated
+// interface addresses.
 func (v *Driver) Check(b *drift.Batch) {
 	if by, foreign := v.NFT.Foreign(drift.Suspects[nft.Change](b), "ip "+natTable, "ip6 "+natTable); foreign {
 		b.Report(fmt.Sprintf("nftables table %q was changed%s", natTable, by), slices.Concat(
@@ -40,8 +39,8 @@ func (v *Driver) Check(b *drift.Batch) {
 	}
 }
 
-// noticeExternal suspects that an interface that stands for its addresses has others
-// now. Our own doing is no exception: DNAT is to follow.
+// noticeExternal suspects an external interface with changed addresses, also after our own changes,
+// because DNAT must follow.
 func (v dnat) noticeExternal(data []byte, send func(drift.Notice)) {
 	a, ok := rtnl.ParseAddress(data)
 	if !ok || !a.Prefix.Addr().Is4() {
@@ -64,8 +63,7 @@ func isDNAT(value any) bool {
 	return ok
 }
 
-// checkExternals reports values that stand for other addresses of an interface than
-// it has.
+// checkExternals reports values rendered for other addresses of an interface.
 func (v dnat) checkExternals(b *drift.Batch, iface string) {
 	v.nat.Lock()
 	defer v.nat.Unlock()

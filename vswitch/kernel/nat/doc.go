@@ -1,13 +1,12 @@
-// Package nat translates addresses with nftables, in tables "ip contiv" and
-// "ip6 contiv". Everything that grows with services is in sets and maps, so a packet
-// costs the same however many services there are, and a change of one service is a
-// change of few elements.
+// Package nat translates addresses with nftables, in the tables "ip contiv" and "ip6 contiv". Sets
+// and maps hold everything that grows with services. So the cost of a packet does not depend on the
+// number of services, and a change of one service changes few elements.
 //
 //	values ──render──> elements ──difference──> one transaction
 //	                      ^
-//	known (read once) ────┘ elements and rules carry what they stand for as a comment
+//	known (read once) ────┘ comments of elements and rules identify their value
 //
-// An agent that starts reads the elements while it still reads what services there are (ReadAhead).
+// A starting agent reads the elements while it loads the services (ReadAhead).
 //
-// rules.go and sets.go describe the tables. They contain everything that a restarted agent needs.
+// rules.go and sets.go describe the tables. They contain the full state for a restarted agent.
 package nat

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The words that rules are made of (nat_rules.go). A register has four bytes; what
-// needs more takes those that follow.
+// Building blocks of rules (rules.go). A register has four bytes; longer data takes the following
+// registers, too.
 
 func reg(n uint32) uint32 { return unix.NFT_REG32_00 + n }
 
-// words are words in a row.
 func words(list ...expr.Any) []nft.Word {
 	out := make([]nft.Word, len(list))
 	for i, e := range list {
@@ -25,21 +24,18 @@ func words(list ...expr.Any) []nft.Word {
 	return out
 }
 
-// Offsets of ports: TCP, UDP and SCTP.
 const offsetSourcePort, offsetDstPort = 0, 2
 
 func loadPort(offset, r uint32) expr.Any {
 	return &expr.Payload{DestRegister: reg(r), Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: 2}
 }
 
-// loadProtocol loads the number of the transport protocol. Ports of others than TCP,
-// UDP and SCTP are nonsense then; no key in a set has both.
+// loadProtocol loads the transport protocol. For protocols without ports, the port is arbitrary,
+// but no key contains such a protocol and a port.
 func loadProtocol(r uint32) expr.Any { return &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(r)} }
 
-// inSet matches keys that are in a set.
 func inSet(set string, r uint32) expr.Any { return &expr.Lookup{SourceRegister: reg(r), SetName: set} }
 
-// mapped loads the map's data for the key into registers, if the map has the key.
 func mapped(name string, from, to uint32) expr.Any {
 	return &expr.Lookup{SourceRegister: reg(from), DestRegister: reg(to), IsDestRegSet: true, SetName: name}
 }
@@ -56,7 +52,6 @@ func verdict(kind expr.VerdictKind, chain string) expr.Any {
 	return &expr.Verdict{Kind: kind, Chain: chain}
 }
 
-// bitSet matches if a bit of the register is set, bitClear if it is not.
 func bitSet(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpNeq) }
 
 func bitClear(r, bit uint32) []nft.Word { return bits(r, bit, expr.CmpOpEq) }
@@ -72,20 +67,18 @@ func draw(slots, r uint32) expr.Any {
 	return &expr.Numgen{Register: reg(r), Modulus: slots, Type: unix.NFT_NG_RANDOM}
 }
 
-// remember stores a value in a map for so long, unless the map already has the key: then it
-// only does so for so long again.
+// remember stores a value in a map with a timeout. If the key exists, it only renews the timeout.
 func remember(set string, key, data uint32, timeout time.Duration) expr.Any {
 	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout}
 }
 
-// rememberNew stores a value in a map for so long, unless the map already has the key.
+// rememberNew stores a value in a map with a timeout, unless the key exists.
 func rememberNew(set string, key, data uint32, timeout time.Duration) expr.Any {
 	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout}
 }
 
 func native32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
 
-// deviceKey is the name of a device as nftables has it in sets.
 func deviceKey(name string) string {
 	key := make([]byte, nftables.TypeIFName.Bytes)
 	copy(key, name)

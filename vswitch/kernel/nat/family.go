@@ -10,17 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// natFamily is an IP version, with what is different in the table for it. The key of a
-// service, which begins in register 0, is an address, the protocol and the port; clients
-// and backends are in the registers behind it.
+// natFamily is an IP version, with the differences of its table. The key of a service starts in
+// register 0: address, protocol and port. Clients and backends are in the registers behind it.
 type natFamily struct {
-	proto byte
-	table *nftables.Table
-	model string // of values, for people
-	// regs is how many registers an address takes.
+	proto               byte
+	table               *nftables.Table
+	model               string // model of its values, for messages
 	regs                uint32
-	source, destination uint32 // offsets in the header
-	openedTo            uint32 // the key of conntrack
+	source, destination uint32
+	openedTo            uint32
 	addr                nftables.SetDatatype
 	service             nftables.SetDatatype
 	protocol            nftables.SetDatatype
@@ -33,8 +31,7 @@ type natFamily struct {
 	ported, usable      nftables.SetDatatype
 	self                nftables.SetDatatype
 	serviceLength       int
-	// nothing fills the registers in front of a backend, see natState.balance.
-	nothing string
+	nothing             string
 }
 
 var (
@@ -48,8 +45,7 @@ var (
 	}, nftables.TypeIP6Addr)
 )
 
-// newNATFamily makes the types of the keys of sets and maps; filler is one as long as an
-// address.
+// newNATFamily builds the key types of sets and maps. filler is as long as an address.
 func newNATFamily(f natFamily, filler nftables.SetDatatype) *natFamily {
 	concat := nftables.MustConcatSetType
 	f.service = concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService)
@@ -72,8 +68,7 @@ func (f *natFamily) addressLength() int { return int(4 * f.regs) }
 
 func (f *natFamily) batch() *nft.Batch { return &nft.Batch{Table: natTable, Family: f.proto} }
 
-// Registers of what is behind the key of a service: the address of a client or the
-// number of a slot, then a backend.
+// Registers behind the key of a service: a client's address or a slot number, then a backend.
 func (f *natFamily) clientReg() uint32  { return f.regs + 2 }
 func (f *natFamily) backendReg() uint32 { return 2*f.regs + 2 }
 
@@ -81,16 +76,16 @@ func (f *natFamily) loadAddress(offset, r uint32) expr.Any {
 	return &expr.Payload{DestRegister: reg(r), Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4 * f.regs}
 }
 
-// loadService loads the key of the service that a packet is sent to, or with the other
-// end, that it comes from.
+// loadService loads the key of the packet's destination service, or with the other offsets its
+// source service.
 func (f *natFamily) loadService(addr, port uint32) []nft.Word {
 	return words(f.loadAddress(addr, 0), loadProtocol(f.regs), loadPort(port, f.regs+1))
 }
 
 func (f *natFamily) toService() []nft.Word { return f.loadService(f.destination, offsetDstPort) }
 
-// translate gives the connection another source or destination; withPort: the
-// register after the address holds the port.
+// translate sets the source or destination of the connection. withPort: the port is in the register
+// after the address.
 func (f *natFamily) translate(typ expr.NATType, r uint32, withPort bool) expr.Any {
 	n := &expr.NAT{Type: typ, Family: uint32(f.proto), RegAddrMin: reg(r)}
 	if withPort {
@@ -99,7 +94,7 @@ func (f *natFamily) translate(typ expr.NATType, r uint32, withPort bool) expr.An
 	return n
 }
 
-// sourceFrom translates sources to a range of addresses, the same for each source.
+// sourceFrom translates sources to a range of addresses, persistently for each source.
 func (f *natFamily) sourceFrom(first, last netip.Addr) []nft.Word {
 	n := &expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(f.proto), RegAddrMin: reg(0)}
 	list := words(&expr.Immediate{Register: reg(0), Data: first.AsSlice()})
@@ -110,8 +105,8 @@ func (f *natFamily) sourceFrom(first, last netip.Addr) []nft.Word {
 	return append(list, nft.Known{Any: n})
 }
 
-// sharedOut matches one of several equal parts of all sources. The seed is the
-// same in all rules: the parts do not overlap.
+// sharedOut matches one of several equal, disjoint parts of all sources. The seed is the same in
+// all rules.
 func (f *natFamily) sharedOut(part, parts int) []nft.Word {
 	const seed = 0x636f6e74
 	return words(

@@ -15,7 +15,7 @@ import (
 
 type nat struct{ *Driver }
 
-// nat44 returns the port for NAT of IPv4.
+// NAT44 returns the port for NAT of IPv4.
 func (v *Driver) NAT44() vswitch.NAT { return nat{v} }
 
 func (v nat) Enable(ctx context.Context, global *vpp_nat.Nat44Global) error {
@@ -55,7 +55,7 @@ func (v nat) Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_na
 	}
 	if s.enabled && s.complete {
 		g := s.global(expected)
-		if !s.intact { // Enable writes the rules anew. If the value were missing, all DNAT would be removed first, and flows would end.
+		if !s.intact { // Enable rewrites the rules. If the value were missing, all DNAT would be removed first, and flows would end.
 			g.Forwarding = !expected.GetForwarding()
 		}
 		found = append(found, g)
@@ -67,8 +67,8 @@ func (v nat) Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_na
 	return found[0], nil
 }
 
-// global returns the global value. Fragments are put together by the kernel's own
-// parameters: what is expected of that is how it is.
+// global returns the global value. Kernel parameters control reassembly, so its fields are returned
+// as expected.
 func (s *natState) global(expected *vpp_nat.Nat44Global) *vpp_nat.Nat44Global {
 	g := &vpp_nat.Nat44Global{Forwarding: s.forwarding, VirtualReassembly: expected.GetVirtualReassembly()}
 	for _, i := range s.interfaces {
@@ -109,7 +109,6 @@ func (v nat) AddInterface(ctx context.Context, iface *vpp_nat.Nat44Interface) er
 	return nil
 }
 
-// setInterface puts an interface into sets.
 func (v nat) setInterface(name string, global bool, sets []string) error {
 	if !fitsComment(name) {
 		return vswitch.Unsupported("NAT on interface %q: use letters, digits and -_./: only in its name", name)
@@ -225,7 +224,7 @@ func (v nat) ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool
 			pool.LastIp = p.last.String()
 		}
 		if want := wanted[p]; want != nil {
-			pool.FirstIp, pool.LastIp = want.GetFirstIp(), want.GetLastIp() // as they are written
+			pool.FirstIp, pool.LastIp = want.GetFirstIp(), want.GetLastIp()
 		}
 		list = append(list, pool)
 	}
@@ -244,8 +243,6 @@ func poolOf(pool *vpp_nat.Nat44AddressPool) (p natPool, err error) {
 	}
 	return p, err
 }
-
-// What the lists of the global value ask for.
 
 func (v nat) AddGlobalInterface(ctx context.Context, iface *vpp_nat.Nat44Global_Interface) error {
 	set, err := globalSet(iface)
@@ -286,7 +283,6 @@ func globalSet(iface *vpp_nat.Nat44Global_Interface) (string, error) {
 	return setOutside, nil
 }
 
-// editGlobalInterface changes the sets that an interface is in.
 func (v nat) editGlobalInterface(name string, edit func([]string) []string) error {
 	s, err := v.nat.read()
 	if err != nil {
@@ -329,8 +325,6 @@ func globalPool(addr *vpp_nat.Nat44Global_Address) (natPool, error) {
 	ip, err := netip.ParseAddr(strings.TrimSpace(addr.GetAddress()))
 	return natPool{first: ip, last: ip, vrf: addr.GetVrfId(), twice: addr.GetTwiceNat(), global: true}, err
 }
-
-// Tables of VRFs.
 
 const natVRFs = "NAT between VRFs: the Linux kernel translates per connection, in whichever VRF its packets are; " +
 	"routes (type INTER_VRF) decide which VRFs reach each other"

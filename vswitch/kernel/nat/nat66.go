@@ -16,22 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nat66 translates sources of IPv6 packets, in a table like that for IPv4
-// (nat_rules.go): one chain with a rule for each interface.
+// nat66 translates the sources of IPv6 packets in one chain, with a rule per interface.
 type nat66 struct{ *Driver }
 
-// SourceNAT66 returns the port for the translation of sources of IPv6.
+// SourceNAT66 returns the port for source NAT of IPv6.
 func (v *Driver) SourceNAT66() vswitch.NAT66 { return nat66{v} }
 
 const chainNAT66 = "nat66-postrouting"
 
-// source66 is a rule: what leaves through the device gets the address.
 type source66 struct {
 	device, name string
 	addr         netip.Addr
 }
 
-// rule66 is a rule with the comment that it is known by.
 type rule66 struct{ rule, comment string }
 
 func (s source66) rule() rule66 {
@@ -47,7 +44,6 @@ func parseSource66(comment string) (s source66, ok bool) {
 	return source66{addr: addr, device: fields[2], name: fields[3]}, err == nil
 }
 
-// rules66 returns the rules for sources, in order. A chain is only needed if there are any.
 func rules66(sources []source66) []rule66 {
 	if len(sources) == 0 {
 		return nil
@@ -59,7 +55,6 @@ func rules66(sources []source66) []rule66 {
 	return list
 }
 
-// read returns the sources, and whether the chain is exactly what they ask for.
 func (v nat66) read() (sources []source66, intact bool, err error) {
 	table, err := v.NFT.Layout(unix.NFPROTO_IPV6, natTable)
 	if err != nil {
@@ -81,7 +76,7 @@ func (v nat66) read() (sources []source66, intact bool, err error) {
 	return sources, chain.Hook != nil && !chain.Hook.Drops && slices.Equal(chain.Rules, want), nil
 }
 
-// change rewrites the chain with changed sources, if they did change.
+// change rewrites the chain if edit changes the sources.
 func (v nat66) change(edit func([]source66) []source66) error {
 	return v.NFT.Locked(func() error {
 		before, intact, err := v.read()
@@ -149,7 +144,7 @@ func (v nat66) Delete(ctx context.Context, source *contiv_nat.SourceNAT66) error
 	return nil
 }
 
-// List returns nothing of a chain that is not in working order.
+// List omits expected values if the chain is damaged, so that they are replaced.
 func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]*contiv_nat.SourceNAT66, error) {
 	var list []*contiv_nat.SourceNAT66
 	err := v.NFT.Locked(func() error {
@@ -157,7 +152,7 @@ func (v nat66) List(ctx context.Context, expected []*contiv_nat.SourceNAT66) ([]
 		for _, s := range sources {
 			value := &contiv_nat.SourceNAT66{Interface: s.name, Address: s.addr.String()}
 			wanted := slices.ContainsFunc(expected, func(e *contiv_nat.SourceNAT66) bool { return e.GetInterface() == s.name })
-			if intact || !wanted { // replaced if wanted, else to be removed
+			if intact || !wanted {
 				list = append(list, value)
 			}
 		}

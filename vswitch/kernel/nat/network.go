@@ -12,11 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// serviceNetworks keeps a ServiceNetwork as rules in the tables of both IP versions; their
-// comments tell the prefixes.
+// serviceNetworks stores a ServiceNetwork as rules in the tables of both IP versions; their
+// comments contain the prefixes.
 type serviceNetworks struct{ *Driver }
 
-// ServiceNetworks are what the mappings of services know of the node.
+// ServiceNetworks returns the port for the node's service networks.
 func (d *Driver) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
 	return serviceNetworks{d}
 }
@@ -41,7 +41,6 @@ func (v serviceNetworks) Delete(_ context.Context, value *contiv_nat.ServiceNetw
 	return nil
 }
 
-// networkOf returns the part of an IP version.
 func networkOf(f *natFamily, value *contiv_nat.ServiceNetwork) (n natNetwork) {
 	value = vswitch.NormalServiceNetwork(value)
 	part := func(texts []string) (list []netip.Prefix) {
@@ -55,7 +54,6 @@ func networkOf(f *natFamily, value *contiv_nat.ServiceNetwork) (n natNetwork) {
 	return natNetwork{inside: part(value.GetInside()), clusterIPs: part(value.GetServiceSubnets())}
 }
 
-// set changes the rules of an IP version, if they are not so already.
 func (v serviceNetworks) set(f *natFamily, n natNetwork) error {
 	if f == nat4 {
 		return v.nat.change(func(s *natState) error {
@@ -106,7 +104,7 @@ func (v serviceNetworks) List(_ context.Context, expected []*contiv_nat.ServiceN
 	}
 	var list []*contiv_nat.ServiceNetwork
 	switch same := slices.IndexFunc(expected, func(e *contiv_nat.ServiceNetwork) bool {
-		value.OutsideInterfaces = e.GetOutsideInterfaces() // nothing here: by their addresses clients are told apart
+		value.OutsideInterfaces = e.GetOutsideInterfaces() // unused here: addresses distinguish clients
 		return proto.Equal(vswitch.NormalServiceNetwork(e), vswitch.NormalServiceNetwork(value))
 	}); {
 	case same >= 0:

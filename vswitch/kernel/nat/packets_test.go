@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// networks are what the devices of the node lead to; its own address there is the first one.
 var networks = map[string][]netip.Prefix{
 	"pod1": prefixes("10.31.1.1/24", "fd31:0:0:1::1/64"), "pod2": prefixes("10.31.2.1/24", "fd31:0:0:2::1/64"), "pod3": prefixes("10.31.3.1/24", "fd31:0:0:3::1/64"),
 	"world": prefixes("10.32.0.1/24", "fd32::1/64"),
@@ -31,7 +30,6 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 	return list
 }
 
-// addressAt is the node's address at a device.
 func addressAt(device string, like netip.Addr) netip.Addr {
 	for _, p := range networks[device] {
 		if p.Addr().Is6() == like.Is6() {
@@ -41,7 +39,6 @@ func addressAt(device string, like netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// newSite returns a driver with NAT enabled, and the host that its rules are walked on.
 func newSite(t *testing.T) (*Driver, *nfttest.Host) {
 	t.Helper()
 	h := nfttest.NewHost()
@@ -89,11 +86,10 @@ func setService(t *testing.T, v *Driver, service proto.Message) {
 	case *vpp_nat.DNat44:
 		must(t, v.NAT44().SetDNAT(t.Context(), s))
 	case *contiv_nat.DNat66:
-		must(t, v.dnat6().set(asDNAT44([]*contiv_nat.DNat66{s}))) // Set switches forwarding on, too
+		must(t, v.dnat6().set(asDNAT44([]*contiv_nat.DNat66{s}))) // Set enables forwarding, too
 	}
 }
 
-// packetOf is the first packet of a probe.
 func packetOf(p vswitchtest.ServiceProbe, port uint16) nfttest.Packet {
 	src := p.Src
 	packet := nfttest.Packet{In: p.From, Protocol: unix.IPPROTO_TCP, Dst: p.Dst}
@@ -101,7 +97,7 @@ func packetOf(p vswitchtest.ServiceProbe, port uint16) nfttest.Packet {
 		packet.Protocol = unix.IPPROTO_UDP
 	}
 	if !src.IsValid() {
-		src = addressAt(p.From, p.Dst.Addr()).Next() // a pod's, or the world's
+		src = addressAt(p.From, p.Dst.Addr()).Next()
 	}
 	if p.From == "node" { // the route to services leads to the world
 		packet.In, src = "", addressAt("world", p.Dst.Addr())
@@ -110,8 +106,8 @@ func packetOf(p vswitchtest.ServiceProbe, port uint16) nfttest.Packet {
 	return packet
 }
 
-// The cases that the conformance suite sends packets for come out the same in memory: where the
-// first packet ends, as whose, and that the client gets the answer from the service.
+// The service cases of the conformance suite give the same results on the simulated host: endpoint
+// and source of the first packet, and the source of the reply.
 func TestServiceCasesInMemory(t *testing.T) {
 	for version, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(version, func(t *testing.T) {
@@ -157,7 +153,6 @@ func probe(h *nfttest.Host, p vswitchtest.ServiceProbe, port uint16) error {
 	return nil
 }
 
-// Each of several endpoints is drawn, and with session affinity a client stays with the one it has.
 func TestEndpointsInMemory(t *testing.T) {
 	v, h := newSite(t)
 	service := func(affinity uint32) *vpp_nat.DNat44 {
@@ -189,8 +184,8 @@ func TestEndpointsInMemory(t *testing.T) {
 	}
 }
 
-// A port says more than an address: identities of whole addresses leave mapped ports alone, those of
-// ports come before mappings.
+// Ports take precedence over addresses: identities of addresses do not affect mapped ports, and
+// identities of ports precede mappings.
 func TestIdentitiesInMemory(t *testing.T) {
 	v, h := newSite(t)
 	must(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16"}}))

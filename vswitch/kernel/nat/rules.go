@@ -9,16 +9,16 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// The chains of our table. Everything that grows with services is in sets and maps
-// (nat_sets.go); the rules are few.
+// The chains of our tables. Sets and maps (sets.go) hold everything that grows with services, so
+// the rules are few.
 //
 //	prerouting: in from outside or output-feature interfaces ──> nat-services
 //	output: packets of the node itself                       ──> nat-services
 //
 //	nat-services   a port: identity? stay ─> one backend? there ─> several? nat-balance
 //	               ─> a whole protocol, or address: identity? stay ─> else there
-//	nat-balance    session affinity? to the backend that the client had not long ago,
-//	               which the kernel remembers; else to any slot, by chance (balance.go)
+//	nat-balance    session affinity? the client's recent backend, which the kernel
+//	               remembers; else a random slot (balance.go)
 //
 //	postrouting
 //	 │ to a backend ─> nat-twice: twice-NAT? from a twice-NAT pool
@@ -27,12 +27,11 @@ import (
 //	                                   └ in from inside ─┘
 //	nat-source     identity? packet of the node itself? stay ─> else from a pool
 //
-//	prerouting, raw: frames of our bridges are no connections
+//	prerouting, raw: frames of our bridges are not tracked
 //
-//	forward, output: what was translated to a cluster IP is refused: endpoints that are unused cluster IPs
+//	forward, output: refuse packets translated to an unused cluster IP (as an endpoint)
 //
-//	forward (without global forwarding): new connections from outside that nobody
-//	translates are dropped
+//	forward (without global forwarding): drop new untranslated connections from outside
 const (
 	chainPrerouting  = "nat-prerouting"
 	chainOutput      = "nat-output"
@@ -49,8 +48,7 @@ const (
 	chainBridged     = "nat-bridged"
 )
 
-// chains returns the chains, those first that others lead to. IPv6 has those for
-// services only.
+// chains returns the chains, jump targets first. IPv6 has only the chains of services.
 func (f *natFamily) chains() (list []*nftables.Chain) {
 	plain := func(names ...string) {
 		for _, name := range names {
@@ -74,18 +72,16 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 	return list
 }
 
-// natRule is a rule with the comment that it is known by.
 type natRule struct {
 	chain, comment string
 	words          []nft.Word
 }
 
 const (
-	ctDestinationNAT = 1 << 5 // IPS_DST_NAT, a bit of the status of connections
-	typeLocal        = 2      // RTN_LOCAL
+	ctDestinationNAT = 1 << 5
+	typeLocal        = 2
 )
 
-// rules returns what the state asks for, in order.
 func (s *natState) rules() (list []natRule) {
 	add := func(chain, comment string, parts ...[]nft.Word) {
 		list = append(list, natRule{chain, comment, slices.Concat(parts...)})
@@ -114,7 +110,7 @@ func (s *natState) rules() (list []natRule) {
 	add(chainServices, "one backend", f.toService(), words(mapped(mapStatic, 0, 0), f.translate(expr.NATTypeDestNAT, 0, true)))
 	add(chainServices, "several backends", f.toService(), words(inSet(setBalanced, 0)), to(chainBalance))
 	s.scoped(add)
-	// A port says more than an address, and services are looked up first.
+	// Ports take precedence over addresses, and services come first.
 	add(chainServices, "identity of a protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), inSet(setIdentityProto, 0)), stay)
 	add(chainServices, "identity of an address", words(f.loadAddress(f.destination, 0), inSet(setIdentityAddr, 0)), stay)
 	add(chainServices, "protocol", words(f.loadAddress(f.destination, 0), loadProtocol(1), mapped(mapProtocol, 0, 0), f.translate(expr.NATTypeDestNAT, 0, false)))
@@ -126,11 +122,12 @@ func (s *natState) rules() (list []natRule) {
 	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
 	add(chainPostrouting, "to output-feature interfaces", device(expr.MetaKeyOIFNAME, setOutput), to(chainSource))
 	add(chainPostrouting, "to outside", device(expr.MetaKeyOIFNAME, setOutside), to(chainIn))
-	// What is both is where services are used and offered: nothing is outside of it.
+	// An interface that is both inside and outside carries clients and endpoints: no packet is
+	// outside of it.
 	add(chainIn, "from inside and outside", device(expr.MetaKeyIIFNAME, setOutside), stay)
 	add(chainIn, "from inside", device(expr.MetaKeyIIFNAME, setInside), to(chainSource))
 
-	// Who gets a source is asked last, for most of what is forwarded stays in the cluster.
+	// Source translation comes last, because most forwarded packets stay in the cluster.
 	source := func(set string, load ...expr.Any) []nft.Word {
 		return words(append(load, inSet(set, 0), verdict(expr.VerdictAccept, ""))...)
 	}
@@ -170,7 +167,6 @@ func (s *natState) rules() (list []natRule) {
 	return list
 }
 
-// rules6 adds those for IPv6: services only, on all interfaces.
 func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), to func(chain string) []nft.Word) {
 	f := s.family
 	s.bridged(add)
@@ -192,7 +188,6 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 	s.masquerade(add)
 }
 
-// opened loads the key of the service that the connection was opened to.
 func (f *natFamily) opened() []nft.Word {
 	return append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
 }

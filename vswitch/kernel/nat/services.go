@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Kubernetes services need beyond plain mappings, in the same tables (nat_rules.go).
+// The rules of Kubernetes services beyond plain mappings, in the same tables (rules.go).
 //
 //	output ─> balanced for the node? there
 //	       ─> nat-inside ──────────────────────────────────────────┐ balanced for inside? there
@@ -23,13 +23,13 @@ import (
 //	               ─> balanced for outside? there
 //	               ─> without backends? drop or nat-refuse
 //	               ─> a cluster IP? nat-refuse
-//	nat-refuse     TCP: reset; others: ICMP, port unreachable
+//	nat-refuse     TCP: reset; other: ICMP port unreachable
 //	postrouting, to a backend
-//	               sent by the node itself, and not to itself? address of the way out
-//	               ─> twice-NAT ─> source inside? stay ─> clients outside not seen? address of the way out
+//	               sent by the node itself, and not to itself? output address
+//	               ─> twice-NAT ─> source inside? stay ─> hide external clients? output address
 //
-// All of it is in chains of NAT, which see the first packet of a connection only: those
-// that follow cost nothing, and connections that exist are left alone.
+// NAT chains see only the first packet of a connection, so the following packets cost nothing and
+// existing connections are not affected.
 const (
 	chainInside     = "nat-inside"
 	chainBalanceIn  = "nat-pick-inside"
@@ -42,17 +42,17 @@ const (
 	setBalancedOwn = "nat-balanced-own" // likewise, processes of the node
 	setRefused     = "nat-refused"      // services without backends; Comment: label
 	setDropped     = "nat-dropped"      // likewise
-	setRestricted  = "nat-restricted"   // services that not everybody may use
+	setRestricted  = "nat-restricted"   // services with restricted clients
 	setAllowed     = "nat-allowed"      // service, client; keys are ranges
-	setMasquerade  = "nat-masquerade"   // services whose clients outside are not seen
-	setReset       = "nat-reset"        // services that end TCP connections to backends that go; no rule looks at it
+	setMasquerade  = "nat-masquerade"   // services that hide external clients
+	setReset       = "nat-reset"        // services that end TCP connections to removed backends; not used by rules
 
 	restrictedRule  = "not from everywhere"
 	commentInside   = "inside "
 	commentClusters = "cluster IPs "
 )
 
-// natScope says which clients something is for: "" for all.
+// natScope is a group of clients; "" for all.
 type natScope string
 
 const (
@@ -101,7 +101,6 @@ func scopeOf(st *vpp_nat.DNat44_StaticMapping) natScope {
 	return ""
 }
 
-// withoutBackends returns the set that a mapping without backends is in.
 func withoutBackends(st *vpp_nat.DNat44_StaticMapping) (set string, ok bool) {
 	if len(st.GetLocalIps()) > 0 {
 		return "", false
@@ -115,7 +114,6 @@ func withoutBackends(st *vpp_nat.DNat44_StaticMapping) (set string, ok bool) {
 	return "", false
 }
 
-// clientsOf adds what the mapping says of its clients.
 func (m *mapping) clientsOf(service string, st *vpp_nat.DNat44_StaticMapping) error {
 	if st.GetMasqueradeOutside() {
 		m.parts = append(m.parts, nft.Element{Set: setMasquerade, Key: service})
@@ -134,7 +132,7 @@ func (m *mapping) clientsOf(service string, st *vpp_nat.DNat44_StaticMapping) er
 	return err
 }
 
-// disjoint parses prefixes, and leaves out those that are in others.
+// disjoint parses prefixes and drops prefixes within others.
 func disjoint(texts []string) (list []netip.Prefix, err error) {
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
@@ -153,7 +151,6 @@ func disjoint(texts []string) (list []netip.Prefix, err error) {
 	return wide, nil
 }
 
-// lastOfPrefix returns the last address of a prefix.
 func lastOfPrefix(p netip.Prefix) netip.Addr {
 	bytes := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < 8*len(bytes); i++ {
@@ -163,7 +160,6 @@ func lastOfPrefix(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// serviceSets are the sets for all that.
 func (f *natFamily) serviceSets() (list []*nftables.Set) {
 	for _, name := range []string{setBalancedIn, setBalancedOut, setBalancedOwn, setRefused, setDropped, setRestricted, setMasquerade, setReset} {
 		list = append(list, f.newSet(name, f.service))
@@ -173,7 +169,6 @@ func (f *natFamily) serviceSets() (list []*nftables.Set) {
 	return append(list, allowed)
 }
 
-// natNetwork is the part of a ServiceNetwork that is of an IP version.
 type natNetwork struct{ inside, clusterIPs []netip.Prefix }
 
 func (n natNetwork) isSet() bool { return len(n.inside)+len(n.clusterIPs) > 0 }
@@ -182,7 +177,6 @@ func (n natNetwork) equal(o natNetwork) bool {
 	return slices.Equal(n.inside, o.inside) && slices.Equal(n.clusterIPs, o.clusterIPs)
 }
 
-// read learns from a rule.
 func (n *natNetwork) read(chain, comment string) {
 	if chain != chainServices {
 		return
@@ -198,7 +192,6 @@ func (n *natNetwork) read(chain, comment string) {
 
 type adder func(chain, comment string, parts ...[]nft.Word)
 
-// restricted drops packets of clients that may not use a service.
 func (f *natFamily) restricted() []nft.Word {
 	return slices.Concat(f.toService(), words(
 		inSet(setRestricted, 0), f.loadAddress(f.source, f.clientReg()),
@@ -206,11 +199,11 @@ func (f *natFamily) restricted() []nft.Word {
 	))
 }
 
-// bridged keeps conntrack away from what our bridges carry, which br_netfilter shows to it a
-// second time. Answers of endpoints that leave through the overlay look like new connections
-// there, from the service to the client: they would get another source port, since the
-// real connection has that one. It does so whoever translates: connections that began with
-// another port do not survive a change.
+// bridged disables conntrack for frames on our bridges, which br_netfilter would pass to conntrack
+// a second time. Replies of endpoints through the overlay would look like new connections from the
+// service to the client, and get another source port, because the real connection has the original
+// one. The rule applies even while another proxy translates services: connections with another port
+// would not survive the switch.
 func (s *natState) bridged(add adder) {
 	kind := make([]byte, unix.IFNAMSIZ)
 	copy(kind, "bridge")
@@ -219,7 +212,6 @@ func (s *natState) bridged(add adder) {
 		&expr.Meta{Key: nft.MetaInputKind, Register: reg(0)}, equal(0, kind), &expr.Notrack{}))
 }
 
-// fromNode adds what is different for the node's own packets.
 func (s *natState) fromNode(add adder) {
 	if s.network.isSet() {
 		add(chainOutput, restrictedRule, s.family.restricted())
@@ -228,8 +220,7 @@ func (s *natState) fromNode(add adder) {
 	}
 }
 
-// scoped adds the way to backends that are not for all, and what becomes of services
-// without any.
+// scoped adds the backends for some clients only, and the handling of services without backends.
 func (s *natState) scoped(add adder) {
 	f := s.family
 	for _, p := range s.network.inside {
@@ -243,9 +234,10 @@ func (s *natState) scoped(add adder) {
 	add(chainRefuse, "others", words(&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable()}))
 }
 
-// clusterIPs adds what becomes of cluster IPs and their ports that no service has. Only the first packet of a connection is
-// translated, and the endpoint may be such an address: nothing that was translated to one leaves the node, unless it is one of the node's
-// own. Services that segments carry are not translated, and conntrack may take their packets for invalid.
+// clusterIPs refuses unused cluster IPs and ports. Only the first packet of a connection is
+// translated, and its endpoint may be such an address. So packets translated to a cluster IP do not
+// leave the node, unless it is an address of the node. Services in SRv6 segments are not
+// translated, and conntrack may consider their packets invalid.
 func (s *natState) clusterIPs(add adder) {
 	for _, chain := range []string{chainUnused, chainUnusedOwn} {
 		for _, p := range s.network.clusterIPs {
@@ -259,21 +251,20 @@ func (s *natState) clusterIPs(add adder) {
 	}
 }
 
-// nodeSources gives the node's own packets the source that they would have had if they had
-// been sent to the backend: a route to the service chose it.
+// nodeSources gives the node's own packets the source address of the route to the backend; theirs
+// was chosen by the route to the service.
 func (s *natState) nodeSources(add adder) {
 	if !s.network.isSet() {
 		return
 	}
 	const arphrdLoopback = 772
 	add(chainTwice, "packets of the node itself", words(
-		&expr.Meta{Key: expr.MetaKeyIIF, Register: reg(0)}, equal(0, native32(0)), // what is forwarded needs no look at the routes
+		&expr.Meta{Key: expr.MetaKeyIIF, Register: reg(0)}, equal(0, native32(0)), // forwarded packets skip the route lookup
 		&expr.Meta{Key: expr.MetaKeyOIFTYPE, Register: reg(0)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: binaryutil.NativeEndian.PutUint16(arphrdLoopback)},
 		&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true}, equal(0, native32(typeLocal)), &expr.Masq{}))
 }
 
-// masquerade hides clients outside. Most connections begin inside: they are spared the lookup.
 func (s *natState) masquerade(add adder) {
 	f := s.family
 	for _, p := range s.network.inside {
@@ -286,7 +277,7 @@ func (s *natState) classesOf(scope natScope) []natClass {
 	return slices.DeleteFunc(s.sortedClasses(), func(c natClass) bool { return c.scope != scope })
 }
 
-// within matches an address, of which the offset is given, in a prefix.
+// within matches an address at the offset in a prefix.
 func (f *natFamily) within(offset uint32, p netip.Prefix) []nft.Word {
 	mask := netip.PrefixFrom(allOnes(p.Addr()), p.Bits()).Masked().Addr().AsSlice()
 	return words(
@@ -300,10 +291,9 @@ func allOnes(like netip.Addr) netip.Addr {
 	return lastOfPrefix(netip.PrefixFrom(like, 0))
 }
 
-// portUnreachable is the code of ICMP.
 func (f *natFamily) portUnreachable() uint8 {
 	if f == nat6 {
-		return 4 // ICMPV6_PORT_UNREACH
+		return 4
 	}
-	return 3 // ICMP_PORT_UNREACH
+	return 3
 }

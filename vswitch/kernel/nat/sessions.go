@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ctaStatusMask says which bits of the status a dump of connections is filtered by (Linux 5.8).
 const ctaStatusMask = 26
 
-// Sessions returns how many connections with a translated destination the kernel tracks, of both IP
-// versions. Newer kernels list no others; older ones list all connections.
+// Sessions returns the number of tracked connections with a translated destination, of both IP
+// versions. Newer kernels filter them; older ones list all connections.
 func (v *Driver) Sessions(context.Context) (tcp, other uint64, err error) {
 	socket, err := nl.GetNetlinkSocketAt(v.NS.Handle, netns.None(), unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -45,8 +44,6 @@ func (v *Driver) Sessions(context.Context) (tcp, other uint64, err error) {
 	return tcp, other, nil
 }
 
-// translatedProtocol returns the protocol of a connection, as netlink describes it, and whether it has
-// another destination.
 func translatedProtocol(message []byte) (protocol byte, translated bool) {
 	if len(message) < nl.SizeofNfgenmsg {
 		return 0, false

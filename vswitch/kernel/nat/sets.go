@@ -9,9 +9,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// Names of sets and maps.
 const (
-	setInside        = "nat-inside"   // devices; comment: the name of the interface, see natInterface
+	setInside        = "nat-inside"   // devices; comment: interface name, see natInterface
 	setOutside       = "nat-outside"  // likewise
 	setOutput        = "nat-output"   // likewise
 	mapStatic        = "nat-static"   // service -> address and port; comment: label
@@ -25,16 +24,16 @@ const (
 	setIdentity      = "nat-identity" // address, protocol and port; comment: label
 	setIdentityProto = "nat-identity-protocol"
 	setIdentityAddr  = "nat-identity-address"
-	mapClients       = "nat-clients"  // port of a value, client -> backend; filled by packets
-	mapAffinity      = "nat-affinity" // service, client -> backend; only in tables that earlier versions made, until the node boots
+	mapClients       = "nat-clients" // port of a value, client -> backend; filled by packets
+	mapAffinity      = "nat-affinity"
 
 	prefixBalance = "nat-balance-" // maps of a natClass: [scope,] service, slot -> backend
-	prefixPort    = "nat-port"     // maps, with the scope: services with session affinity -> seconds, port of a value
-	prefixApart   = "nat-apart"    // likewise, for clients whose backend of the port is none of the service
-	prefixUsable  = "nat-usable"   // sets, with the scope: service with session affinity, backend
+	prefixPort    = "nat-port"     // maps per scope: services with session affinity -> seconds, port of a value
+	prefixApart   = "nat-apart"    // likewise, for clients with an unusable backend of the port
+	prefixUsable  = "nat-usable"   // sets per scope: service with session affinity, backend
 )
 
-// newSet describes a set, or a map if there is a data type.
+// newSet describes a set, or with a data type a map.
 func (f *natFamily) newSet(name string, key nftables.SetDatatype, data ...nftables.SetDatatype) *nftables.Set {
 	s := &nftables.Set{Table: f.table, Name: name, KeyType: key}
 	if len(data) > 0 {
@@ -43,7 +42,6 @@ func (f *natFamily) newSet(name string, key nftables.SetDatatype, data ...nftabl
 	return s
 }
 
-// sets returns the sets that always exist.
 func (f *natFamily) sets() []*nftables.Set {
 	clients := f.newSet(mapClients, f.clients, f.remembered)
 	clients.Dynamic, clients.HasTimeout, clients.Size = true, true, affinitySize
@@ -65,17 +63,16 @@ func (f *natFamily) sets() []*nftables.Set {
 		f.newSet(setIdentity, f.service), f.newSet(setIdentityProto, f.protocol), f.newSet(setIdentityAddr, f.addr))
 }
 
-// deviceSets are those of interfaces, which only IPv4 has.
+// deviceSets are the sets of interfaces, for IPv4 only.
 var deviceSets = []string{setInside, setOutside, setOutput}
 
-// affinitySize bounds the number of remembered clients. For clients beyond it, each connection is
-// balanced on its own.
+// affinitySize bounds the number of remembered clients. Connections of further clients are balanced
+// individually.
 const affinitySize = 1 << 20
 
-// natClass is what services have in common that share a map of backends and the
-// rules to pick from it: the number of slots, since the kernel draws from a fixed
-// range, the seconds that clients keep their backend, 0 for those that do not, and which
-// clients they are for.
+// natClass groups services that share a map of backends and the rules to draw from it: the number
+// of slots, because the kernel draws from a fixed range, the affinity timeout in seconds (0: none),
+// and the scope of clients.
 type natClass struct {
 	slots, timeout uint32
 	scope          natScope
@@ -96,7 +93,6 @@ func (f *natFamily) classSet(c natClass) *nftables.Set {
 	return f.newSet(c.name(), f.balance, f.backend)
 }
 
-// classData is what an element of the map says.
 func (f *natFamily) classData(c natClass, backend string) string {
 	if c.timeout != 0 {
 		return f.nothing + backend
@@ -104,7 +100,6 @@ func (f *natFamily) classData(c natClass, backend string) string {
 	return backend
 }
 
-// hasSet reports whether a set of that name is one of ours.
 func (f *natFamily) hasSet(name string) bool {
 	_, isClass := classNamed(name)
 	return isClass || slices.ContainsFunc(f.sets(), func(s *nftables.Set) bool { return s.Name == name })

@@ -18,18 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// natTable is the name of the nftables tables that hold NAT: one for IPv4, described
-// in nat_rules.go and nat_sets.go, and one for IPv6, which has the part of that for DNAT,
-// and what is in nat66.go. All our NAT state is
-// in them: rules and elements of sets carry the value that they stand for as a
-// comment.
+// natTable is the name of the nftables tables for NAT: one for IPv4 (rules.go, sets.go), and one
+// for IPv6 with DNAT and nat66.go. They hold all NAT state: comments of rules and elements identify
+// their value.
 const natTable = "contiv"
 
 // natState is the content of the table except DNAT.
 type natState struct {
 	family  *natFamily
 	enabled bool
-	// complete: chains and sets are there. intact: so are exactly the rules that the state asks for.
+	// complete: all chains and sets exist. intact: the rules match the state, too.
 	complete   bool
 	intact     bool
 	forwarding bool
@@ -37,19 +35,18 @@ type natState struct {
 	pools      []natPool
 	classes    map[natClass]bool
 	network    natNetwork
-	// byAddress: the table has nat-affinity, where earlier versions remembered clients by the address that they
-	// came to. They keep their backends there until they come by another one.
+	// byAddress: the table has nat-affinity, where earlier versions remembered clients by
+	// destination address. Clients keep these backends until they use another address.
 	byAddress bool
 }
 
-// natInterface is a device with a part in NAT: it is in one of the sets for that.
-// global: it is in the list of the global value.
+// natInterface is a device in one of the device sets. global: it is listed in the global value.
 type natInterface struct {
 	set, device, name string
 	global            bool
 }
 
-// Those of the global value have this in front of what they are known by.
+// globalMark starts the comments of the global value's entries.
 const globalMark = "global "
 
 func (i natInterface) element() nft.Element {
@@ -80,7 +77,6 @@ func (p natPool) chain() string {
 	return chainSource
 }
 
-// comment says everything: "[global ]pool 10.0.0.1-10.0.0.9 0 name"
 func (p natPool) comment() string {
 	mark := ""
 	if p.global {
@@ -108,7 +104,6 @@ func poolFrom(chain, comment string) (p natPool, ok bool) {
 	return p, errors.Join(errs[:]...) == nil
 }
 
-// String is the range as nft writes it.
 func (p natPool) String() string {
 	if p.first == p.last {
 		return p.first.String()
@@ -136,17 +131,17 @@ func (s *natState) sortedClasses() []natClass {
 	return classes
 }
 
-// Driver is NAT in one network namespace.
+// Driver implements NAT in one network namespace.
 type Driver struct {
 	*own.Host
 	nat natDriver
-	// forget has the kernel forget connections.
+	// forget deletes conntrack entries.
 	forget func(conntrack.Stale) error
-	// judge has the kernel forget connections that mappings do not allow any more.
+	// judge deletes conntrack entries that mappings no longer allow.
 	judge func(*natFamily, judgedFlows) error
 }
 
-// New returns a Driver. Run ForgetClients meanwhile; there is nothing to close.
+// New returns a Driver. The caller runs ForgetClients. The driver needs no closing.
 func New(host *own.Host) *Driver {
 	more := make(chan struct{}, 1)
 	v := &Driver{Host: host, nat: natDriver{
@@ -158,21 +153,18 @@ func New(host *own.Host) *Driver {
 	return v
 }
 
-// natDriver changes the tables, one call at a time.
 type natDriver struct {
 	*nft.Conn
-	// What is known of DNAT, by IP version.
+	// The known DNAT state by IP version.
 	dnat, dnat6 dnatState
-	// What changes of DNAT have left behind that the kernel has still to forget.
+	// Conntrack entries and clients that are still to delete.
 	owed, owed6 leftBehind
-	// Backends whose clients are still to be forgotten; more is written to when there are some.
+	// Removed backends with clients to delete; more signals them.
 	departed map[*natFamily]*departed
 	more     chan struct{}
-	// What was read of it before anybody asked.
-	ahead map[*natFamily]ahead
+	ahead    map[*natFamily]ahead
 }
 
-// readNAT returns the content of the table.
 func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	s := &natState{family: f, classes: map[natClass]bool{}}
 	table, err := d.Layout(f.proto, natTable)
@@ -214,7 +206,7 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	return s, nil
 }
 
-// readRules learns pools and forwarding, and if all rules are there.
+// readRules parses pools and forwarding, and checks that all rules exist.
 func (s *natState) readRules(table *nft.Table) {
 	for chain, have := range table.Chains {
 		for _, comment := range have.Rules {
@@ -234,7 +226,7 @@ func (s *natState) readRules(table *nft.Table) {
 	}
 }
 
-// write makes the table match the state. Elements of sets but those of devices stay.
+// write makes the table match the state. It keeps elements, except those in device sets.
 func (s *natState) write(b *nft.Batch) {
 	b.AddTable()
 	for _, set := range s.family.sets() {
@@ -262,7 +254,6 @@ func (s *natState) write(b *nft.Batch) {
 	}
 }
 
-// change rewrites the rules with a changed state, if it did change.
 func (d *natDriver) change(edit func(*natState) error) error {
 	return d.Locked(func() error {
 		s, err := d.readNAT(nat4)
@@ -297,7 +288,6 @@ func sortInterfaces(list []natInterface) {
 	slices.SortFunc(list, func(a, b natInterface) int { return nft.Compare(a.element(), b.element()) })
 }
 
-// read returns the content of the table.
 func (d *natDriver) read() (s *natState, err error) {
 	d.Lock()
 	defer d.Unlock()
@@ -309,8 +299,8 @@ func (d *natDriver) read() (s *natState, err error) {
 
 var ErrDisabled = errors.New("NAT is not enabled: put a Nat44Global value first")
 
-// mustBeEnabled returns an error if nobody has enabled NAT. If somebody else has removed the table since, the state is to have it again;
-// what else was in it comes back when the loss is noticed (see Check).
+// mustBeEnabled returns an error if NAT is not enabled. If another party removed the table, it
+// marks the state as enabled, which recreates the table. Check reports the lost contents.
 func (v *Driver) mustBeEnabled(s *natState) error {
 	if s.enabled {
 		return nil
@@ -323,8 +313,7 @@ func (v *Driver) mustBeEnabled(s *natState) error {
 	return nil
 }
 
-// setInterface replaces the parts of an interface in NAT that the global value gave
-// it, or those of a value of its own.
+// setInterface replaces an interface's set memberships of the global value, or of its own value.
 func (s *natState) setInterface(name string, global bool, sets []string, device string) {
 	s.interfaces = slices.DeleteFunc(s.interfaces, func(i natInterface) bool { return i.name == name && i.global == global })
 	for _, set := range sets {
@@ -340,15 +329,14 @@ func (s *natState) removePool(p natPool) {
 
 var commentText = regexp.MustCompile(`^[A-Za-z0-9_./:-]*$`)
 
-// fitsComment: names become parts of comments, which have at most 128 characters,
-// and nft knows no way to quote quotes.
+// fitsComment limits names to fit into comments of 128 characters. nft has no way to escape quotes.
 func fitsComment(name string) bool { return len(name) <= 63 && commentText.MatchString(name) }
 
 // Drop removes the tables, if they exist.
 func (v *Driver) Drop() error {
 	err := v.nat.DropTables(natTable, unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil // such a kernel has none
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("removing nftables tables %q: %w", natTable, err)

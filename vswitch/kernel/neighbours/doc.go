@@ -1,3 +1,2 @@
-// Package neighbours makes permanent neighbours, and those that the node answers for
-// (proxy ARP). Both have protocol 121.
+// Package neighbours configures permanent neighbours and proxy ARP entries, both with protocol 121.
 package neighbours

@@ -21,8 +21,6 @@ func (v neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*v
 	return list, nil
 }
 
-// entryOf asks for the entry of the wanted one's interface and address; nil if
-// there is none of ours.
 func (v neighbours) entryOf(want *vpp_l3.ARPEntry) *vpp_l3.ARPEntry {
 	ip, err := netip.ParseAddr(want.GetIpAddress())
 	if err != nil {

@@ -13,14 +13,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// All configured entries are permanent: the kernel would forget others, or
-// learn something else. What an entry says about being static is taken from the
-// expected value.
-
-// Driver is the neighbours of one network namespace, and those that it answers for.
+// Driver configures neighbours and proxy ARP in one network namespace. All entries are permanent,
+// because the kernel would expire or relearn others. The field static is reported as expected.
 type Driver struct{ *own.Host }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host) *Driver { return &Driver{host} }
 
 type neighbours struct{ *Driver }
@@ -101,7 +98,6 @@ func isOurNeighbour(n rtnl.Neighbour) bool {
 	return n.Proto == own.ProtoOurs && n.State&netlink.NUD_PERMANENT != 0
 }
 
-// describeNeighbour returns the value of an entry; want may be nil.
 func describeNeighbour(n rtnl.Neighbour, iface string, want *vpp_l3.ARPEntry) *vpp_l3.ARPEntry {
 	entry := &vpp_l3.ARPEntry{Interface: iface, IpAddress: n.Ip.String(), PhysAddress: n.Mac.String(), Static: true}
 	if want != nil {

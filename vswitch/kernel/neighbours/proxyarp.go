@@ -19,19 +19,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proxyARP makes a proxy neighbour of each address on each interface, with our
-// protocol. The kernel answers for those that it has a route to by another interface;
-// for others an answer would only attract packets to drop.
+// proxyARP adds a proxy neighbour of our protocol per address and interface. The kernel answers
+// only for addresses routed by another interface; other answers would attract packets to drop.
 type proxyARP struct{ *Driver }
 
 func (v *Driver) ProxyARPPort() vswitch.ProxyARP { return proxyARP{v} }
 
-// maxProxied is how many addresses a value may have: each is an entry of the kernel.
+// maxProxied limits the addresses of a value, because each is a kernel entry.
 const maxProxied = 4096
 
 type addrSet map[netip.Addr]bool
 
-// proxiedBy returns the addresses of all ranges.
 func proxiedBy(p *vpp_l3.ProxyARP) (addrSet, error) {
 	set := addrSet{}
 	for _, r := range p.GetRanges() {
@@ -94,7 +92,6 @@ func (v proxyARP) AddInterface(_ context.Context, iface string) error {
 	return nil
 }
 
-// proxyOn makes the entries of one device.
 func (v proxyARP) proxyOn(index int) error {
 	value, _ := v.Reg.Get(models.ProxyARP.KeyPrefix())
 	p, _ := value.(*vpp_l3.ProxyARP)
@@ -123,7 +120,7 @@ func (v proxyARP) RemoveInterface(_ context.Context, iface string) error {
 	return nil
 }
 
-// RestoreProxyARP makes the entries again that went when the device was down.
+// RestoreProxyARP restores the entries that were lost while the device was down.
 func (v *Driver) RestoreProxyARP(iface string, index int) error {
 	if slices.Contains(v.Reg.KeysOf(iface), models.ProxyARP.KeyPrefix()) {
 		return proxyARP{v}.proxyOn(index)
@@ -131,7 +128,7 @@ func (v *Driver) RestoreProxyARP(iface string, index int) error {
 	return nil
 }
 
-// List: interfaces are in working order if they have exactly the expected addresses.
+// List returns the interfaces that have exactly the expected addresses.
 func (v proxyARP) List(_ context.Context, expected []*vpp_l3.ProxyARP) ([]*vpp_l3.ProxyARP, error) {
 	have, err := v.proxied()
 	if err != nil {
@@ -159,8 +156,8 @@ func (v proxyARP) List(_ context.Context, expected []*vpp_l3.ProxyARP) ([]*vpp_l
 	return list, nil
 }
 
-// describeProxied names the devices that have exactly the wanted addresses; any, if
-// none are wanted.
+// describeProxied returns the devices that have exactly the wanted addresses; any device, if none
+// are wanted.
 func (v proxyARP) describeProxied(have map[int]addrSet, want addrSet) (*vpp_l3.ProxyARP, error) {
 	devs, err := v.Devices()
 	if err != nil {
@@ -181,7 +178,6 @@ func (v proxyARP) describeProxied(have map[int]addrSet, want addrSet) (*vpp_l3.P
 	return p, nil
 }
 
-// setProxied changes the entries of a device from some to others.
 func (v proxyARP) setProxied(index int, have, want addrSet) error {
 	for addr := range want {
 		if !have[addr] {
@@ -200,7 +196,6 @@ func (v proxyARP) setProxied(index int, have, want addrSet) error {
 	return nil
 }
 
-// proxied reads our entries, by device.
 func (v proxyARP) proxied() (map[int]addrSet, error) {
 	entries, err := proxies(v.Net)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noticeNeighbours: entries of ours that were deleted or changed.
+// Notice detects deleted or changed entries of ours.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
@@ -22,7 +22,7 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// checkNeighbours: an event says it all.
+// Check does nothing: events are conclusive.
 func (v *Driver) Check(*drift.Batch) {}
 
 func (v *Driver) noticeNeighbour(m syscall.NetlinkMessage, send func(drift.Notice)) {
@@ -48,7 +48,7 @@ func (v *Driver) noticeNeighbour(m syscall.NetlinkMessage, send func(drift.Notic
 	send(drift.Notice{Reason: fmt.Sprintf("neighbour %s of interface %q was %s", n.Ip, name, what), Keys: []string{models.Key(entry)}})
 }
 
-// neighbourEntry finds the value of a neighbour, however its address is written.
+// neighbourEntry finds the value of a neighbour, in any notation of its address.
 func (v *Driver) neighbourEntry(iface string, ip netip.Addr) *vpp_l3.ARPEntry {
 	if value, ok := v.Reg.Get(models.Key(&vpp_l3.ARPEntry{Interface: iface, IpAddress: ip.String()})); ok {
 		return value.(*vpp_l3.ARPEntry)

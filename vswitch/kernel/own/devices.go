@@ -13,9 +13,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// DeviceCache remembers which device is behind a logical name. What it says is only a
-// guess: an index may belong to another device by now, such as one that was moved here
-// from another namespace. WithDevice looks before anything is changed.
+// DeviceCache caches the device of each logical name. Entries are hints: an index may belong to
+// another device by now, for example one from another namespace. WithDevice verifies it before a
+// change.
 type DeviceCache struct {
 	mu      sync.Mutex
 	indexes map[string]int
@@ -33,7 +33,7 @@ func (c *DeviceCache) Get(logical string) (int, bool) {
 	return index, ok
 }
 
-// Name returns the logical name behind a device, also if that is gone.
+// Name returns the logical name of a device, even after its deletion.
 func (c *DeviceCache) Name(index int) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,8 +56,8 @@ func (c *DeviceCache) Forget(logical string) {
 	delete(c.indexes, logical)
 }
 
-// WithDevice calls fn with the index of the device behind a logical name. An index from the cache
-// that turns out to be stale is looked up again, once.
+// WithDevice calls fn with the index of the device behind a logical name. If the cached index is
+// stale, it looks the device up again, once.
 func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 	index, cached, err := v.cachedDevice(logical)
 	if err != nil {
@@ -80,13 +80,11 @@ func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 	return fn(index)
 }
 
-// cachedDevice returns the index from the cache, if it still is that of the device behind
-// the logical name.
+// cachedDevice returns the cached index if it still belongs to the logical name.
 //
-// A device of ours was found by its name and its alias before it came into the cache. Its index still
-// having that name, which nobody else gives, is enough: the kernel counts indexes up, so that
-// another device would have to be made with both or be brought from another namespace with both. Names
-// that are not ours prove less, and all that the device is known by is read.
+// Our devices were verified by name and alias before caching. Afterwards the name suffices, because
+// no other software uses it and the kernel assigns ascending indexes: another device would need the
+// same name and index. For names of existing devices, it compares all properties.
 func (v *Host) cachedDevice(logical string) (index int, ok bool, err error) {
 	index, cached := v.Dev.Get(logical)
 	if !cached {
@@ -106,7 +104,6 @@ func (v *Host) cachedDevice(logical string) (index int, ok bool, err error) {
 	return 0, false, fmt.Errorf("looking up the device of interface %q: %w", logical, err)
 }
 
-// isBehind reports whether a device is that behind a logical name, as Link would find it.
 func (v *Host) isBehind(id rtnl.LinkIdentity, logical string) bool {
 	if strings.HasPrefix(id.Alias, "contiv:vpp") {
 		return id.Alias == AliasInterface+logical
@@ -120,7 +117,6 @@ func (v *Host) isBehind(id rtnl.LinkIdentity, logical string) bool {
 	return id.Name == logical
 }
 
-// aliasLinux begins the alias of devices of the linux.* models.
 const aliasLinux = "contiv:linux/"
 
 // Link finds the device behind the logical name of an L3 interface.
@@ -145,8 +141,7 @@ func (v *Host) Link(logical string) (netlink.Link, error) {
 	return v.existing(name)
 }
 
-// Device returns the device behind the logical name of an interface; false if
-// there is none now.
+// Device returns the current device of an interface; false if none.
 func (v *Host) Device(logical string) (name, mac string, ok bool) {
 	link, err := v.Link(logical)
 	if err != nil {
@@ -155,7 +150,6 @@ func (v *Host) Device(logical string) (name, mac string, ok bool) {
 	return link.Attrs().Name, link.Attrs().HardwareAddr.String(), true
 }
 
-// existing finds a device that is not ours, by its own name.
 func (v *Host) existing(name string) (netlink.Link, error) {
 	link, err := v.LinkNamed(name)
 	switch {
@@ -169,8 +163,6 @@ func (v *Host) existing(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// hostLink finds the host interface that an AF_PACKET interface takes as a port
-// of the vswitch.
 func (v *Host) hostLink(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	if name := iface.GetAfpacket().GetLinuxInterface(); name != "" {
 		link, err := v.Net.LinkByAlias(aliasLinux + name)
@@ -186,7 +178,7 @@ func (v *Host) hostLink(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	return link, nil
 }
 
-// LinkNamed returns an error for which isGone is true if there is no device.
+// LinkNamed returns an error with rtnl.IsGone if the device does not exist.
 func (v *Host) LinkNamed(name string) (netlink.Link, error) {
 	if name == "" || len(name) > MaxDeviceName {
 		return nil, rtnl.ErrNoDevice
@@ -194,7 +186,7 @@ func (v *Host) LinkNamed(name string) (netlink.Link, error) {
 	return v.Net.LinkByName(name)
 }
 
-// Devices is what List methods know about the devices, read in one go.
+// Devices is a snapshot of all devices for List methods.
 type Devices struct {
 	ByIndex   map[int]netlink.Link
 	ByLogical map[string]netlink.Link
@@ -222,12 +214,12 @@ func indexDevices(links []netlink.Link, err error) (*Devices, error) {
 	return d, nil
 }
 
-// IsOurs reports whether we made the device.
+// IsOurs reports whether the driver created the device.
 func IsOurs(link netlink.Link) bool {
 	return strings.HasPrefix(link.Attrs().Alias, "contiv:vpp") || IsUnmarked(link)
 }
 
-// IsUnmarked reports whether we made the device and were interrupted before marking it.
+// IsUnmarked reports whether the driver created the device and was interrupted before marking it.
 func IsUnmarked(link netlink.Link) bool {
 	attrs := link.Attrs()
 	if attrs.Group != DeviceGroup || attrs.Alias != "" {
@@ -241,8 +233,8 @@ func IsUnmarked(link netlink.Link) bool {
 	return false
 }
 
-// Logical returns the name that NB values know the device by: its own, if it is
-// an existing device. AF_PACKET interfaces are resolved by the callers.
+// Logical returns the northbound name of a device; for existing devices, their own name. Callers
+// resolve AF_PACKET interfaces.
 func (d *Devices) Logical(index int) (string, bool) {
 	link, ok := d.ByIndex[index]
 	if !ok {
@@ -272,7 +264,7 @@ func ParseMAC(text string) net.HardwareAddr {
 	return mac
 }
 
-// LogicalOf returns the logical name behind a device, ours or existing.
+// LogicalOf returns the logical name of a device, ours or existing.
 func (v *Host) LogicalOf(link netlink.Link) string {
 	if name, ok := strings.CutPrefix(link.Attrs().Alias, AliasInterface); ok {
 		return name
@@ -286,7 +278,7 @@ func (v *Host) LogicalOf(link netlink.Link) string {
 	return link.Attrs().Name
 }
 
-// DeviceOrUnknown names the device of a route that is ours.
+// DeviceOrUnknown returns the logical name for the device of our route, or an unknown name.
 func DeviceOrUnknown(devs *Devices, index int) string {
 	if name, ok := devs.Logical(index); ok {
 		return name

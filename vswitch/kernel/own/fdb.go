@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fdb reads the L2 forwarding entries of one device, or of all with index 0.
+// Fdb reads the FDB entries of one device, or of all with index 0.
 func (v *Host) Fdb(index int) ([]netlink.Neigh, error) {
 	entries, err := rtnl.Dump(func() ([]netlink.Neigh, error) { return v.Net.NeighList(index, unix.AF_BRIDGE) })
 	if err != nil {
@@ -24,7 +24,7 @@ func IsTunnelEntry(e netlink.Neigh) bool {
 
 var ZeroMAC = make(net.HardwareAddr, 6)
 
-// StaticEntry is a configured entry of a bridge for frames to one of its ports.
+// StaticEntry returns a bridge's entry for frames to one of its ports.
 func StaticEntry(port int, mac []byte) *netlink.Neigh {
 	return &netlink.Neigh{
 		LinkIndex: port, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER,
@@ -32,7 +32,7 @@ func StaticEntry(port int, mac []byte) *netlink.Neigh {
 	}
 }
 
-// MoveLoopbackFDB follows a change of the MAC of a loopback that is bridged.
+// MoveLoopbackFDB updates the entry of a bridged loopback after a change of its MAC.
 func (v *Host) MoveLoopbackFDB(iface string, old, new []byte) error {
 	port, err := v.PortOf(iface)
 	if err != nil || port.Attrs().MasterIndex == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// EnableForwarding makes the node a router: of IPv4, and of IPv6 if an earlier agent left IPv6
+// EnableForwarding enables IPv4 forwarding, and IPv6 forwarding if an earlier agent left IPv6
 // objects of ours.
 func (v *Host) EnableForwarding() error {
 	if err := v.NS.Run(func() error { return namespace.EnsureSysctl("ipv4/ip_forward", "1") }); err != nil {
@@ -26,8 +26,8 @@ func (v *Host) EnableForwarding() error {
 	return nil
 }
 
-// EnableForwarding6 makes the node a router of IPv6: with the first route, segment,
-// translation or address of an interface that it makes. Without, the host's IPv6 is none of our business.
+// EnableForwarding6 enables IPv6 forwarding. It is called with the first IPv6 route, segment,
+// translation or interface address. Without any, the host's IPv6 stays unchanged.
 func (v *Host) EnableForwarding6() error {
 	if v.forwards6.Load() {
 		return nil
@@ -42,8 +42,8 @@ func (v *Host) EnableForwarding6() error {
 // Forwards6 reports whether IPv6 forwarding has been enabled.
 func (v *Host) Forwards6() bool { return v.forwards6.Load() }
 
-// IgnoreRouters keeps a device of ours from believing what is attached to it about
-// routers: without forwarding of IPv6, it would.
+// IgnoreRouters disables router advertisements on our device, which it would accept without IPv6
+// forwarding.
 func (v *Host) IgnoreRouters(device string) error {
 	return v.NS.Run(func() error {
 		return namespace.SetSysctl("ipv6/conf/"+device+"/accept_ra", "0")

@@ -10,23 +10,23 @@ import (
 	"github.com/contiv/contiv/netlink/rtnl"
 )
 
-// Host is the network namespace that the driver works in: the ways to its kernel, and
-// what is known of the objects in it that are ours. All subsystems share one.
+// Host is the driver's network namespace, with its kernel connections and the state of our objects.
+// All subsystems share it.
 type Host struct {
 	Log *slog.Logger
 	NS  *namespace.Namespace
 	Net *rtnl.Conn
 	NFT *nft.Conn
-	// Reg remembers the northbound values that exist.
+	// Reg holds the existing northbound values.
 	Reg *Registry
-	// Dev remembers which devices stand for interfaces.
+	// Dev holds the devices of interfaces.
 	Dev *DeviceCache
 
 	forwards6 atomic.Bool
 }
 
-// Open connects to the kernel of the network namespace with the path, "": that of the
-// process. Close the Host.
+// Open connects to the kernel in the network namespace at path; "": the process's own. The caller
+// closes the Host.
 func Open(path string, log *slog.Logger) (_ *Host, err error) {
 	h := &Host{Log: log, Reg: NewRegistry(), Dev: NewDeviceCache()}
 	defer func() {
@@ -44,7 +44,7 @@ func Open(path string, log *slog.Logger) (_ *Host, err error) {
 	return h, err
 }
 
-// Close ends the connections; what is configured stays.
+// Close closes the connections. The configuration stays.
 func (h *Host) Close() {
 	if h.Net != nil {
 		h.Net.Close()

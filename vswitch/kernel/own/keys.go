@@ -37,8 +37,7 @@ func (v *Host) KeysOfDevice(link netlink.Link) []string {
 	return v.Reg.KeysAfterLoss(name)
 }
 
-// WithFoundDevice is withDevice for names of List, which may be those of unknown
-// devices.
+// WithFoundDevice is WithDevice for names from List, which may be unknown devices.
 func (v *Host) WithFoundDevice(name string, fn func(index int) error) error {
 	if device, ok := UnknownDevice(name); ok {
 		link, err := v.LinkNamed(device)

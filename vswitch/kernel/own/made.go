@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Clear finds out why a device could not be added. It returns the device if it
-// is the one that was wanted, and removes it if it is a half-made one.
+// Clear examines a device that prevents an addition. It returns the device if it is the wanted one,
+// and deletes it if it is incomplete.
 func (v *Host) Clear(name, alias, far string) (netlink.Link, error) {
 	link, err := v.LinkNamed(name)
 	switch {
@@ -37,7 +37,7 @@ func (v *Host) DeleteUnmarked(device string) error {
 	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
 }
 
-// DisableIPv6 keeps a device that only carries frames from speaking itself.
+// DisableIPv6 disables IPv6 on devices that only carry frames.
 func (v *Host) DisableIPv6(devices ...string) error {
 	return v.NS.Run(func() error {
 		for _, dev := range devices {

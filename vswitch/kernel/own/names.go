@@ -21,26 +21,24 @@ const (
 	aliasVRF       = "contiv:vpp-vrf["
 )
 
-// DeviceGroup is the group (IFLA_GROUP) of the devices that we make: the mark of devices whose
-// creation was interrupted before they got an alias.
+// DeviceGroup is the group (IFLA_GROUP) of our devices. It marks devices without an alias after an
+// interrupted creation.
 const DeviceGroup = 121
 
-// Prefixes of device names.
 const (
 	DevInterface = "c-"
 	DevPort      = "cp-"
 	DevBridge    = "cb-"
 	devVXLAN     = "cv"
-	devVRF       = "cvrf" // no name of a VXLAN device goes on like this
+	devVRF       = "cvrf" // no VXLAN device name continues like this
 )
 
-// MaxDeviceName is what IFNAMSIZ leaves.
+// MaxDeviceName is IFNAMSIZ without the terminating zero.
 const MaxDeviceName = 15
 
 var PlainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// DeviceName is the name of the device behind a logical name: readable where it
-// fits, unique otherwise.
+// DeviceName returns the device name for a logical name: readable where it fits, unique otherwise.
 func DeviceName(prefix, logical string) string {
 	if plain := prefix + logical; len(plain) <= MaxDeviceName && PlainName.MatchString(logical) {
 		return plain
@@ -49,7 +47,7 @@ func DeviceName(prefix, logical string) string {
 	return prefix + hex.EncodeToString(sum[:6])
 }
 
-// bdAlias holds what a bridge domain without ports could not tell.
+// BridgeAlias stores the parameters, which a bridge without ports does not reveal.
 func BridgeAlias(name string, p BridgeParameters) string {
 	return fmt.Sprintf("%s%s]/%s", AliasBridge, p, name)
 }
@@ -66,10 +64,10 @@ func ParseBridgeAlias(alias string) (name string, p BridgeParameters, ok bool) {
 	return name, parseBDParameters(text), true
 }
 
-// VRFDeviceName is the name of the VRF device of a VRF, such as cvrf5.
+// VRFDeviceName returns the name of a VRF's device, such as cvrf5.
 func VRFDeviceName(vrf uint32) string { return devVRF + strconv.FormatUint(uint64(vrf), 10) }
 
-// VRFAlias says for which IP versions a VRF device has a table: contiv:vpp-vrf[v4,v6]/5.
+// VRFAlias returns the alias with the IP versions of a VRF device's table: contiv:vpp-vrf[v4,v6]/5.
 func VRFAlias(vrf uint32, versions vswitch.IPVersions) string {
 	var words []string
 	for _, v := range versions.Each() {
@@ -92,19 +90,19 @@ func ParseVRFAlias(alias string) (vrf uint32, versions vswitch.IPVersions, ok bo
 	return uint32(id), versions, ok && err == nil && id > 0 && id <= MaxVRF
 }
 
-// UnknownPrefix starts the names of objects that are ours but whose logical name is unknown. The
-// name of the device, or the identity of the tunnel, follows it.
+// UnknownPrefix starts the names of our objects without a known logical name. The device name or
+// tunnel identity follows.
 const UnknownPrefix = "UNKNOWN-"
 
-// UnknownDevice returns the device of a name that starts with UnknownPrefix.
+// UnknownDevice returns the device of a name with UnknownPrefix.
 func UnknownDevice(name string) (device string, ok bool) {
 	return strings.CutPrefix(name, UnknownPrefix)
 }
 
-// bdParameters are what Linux can do of the parameters of a bridge domain.
+// BridgeParameters are the parameters of a bridge domain that Linux supports.
 type BridgeParameters struct {
 	Flood, UnknownUnicastFlood, Learn bool
-	MacAge                            uint32 // minutes; 0: forever
+	MacAge                            uint32
 }
 
 // String is the form in aliases, such as "flood,learn,age=5".

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// VRFInRange is nil for numbers that the kernel's numbers have room for.
+// VRFInRange returns an error for VRF numbers outside the kernel's range.
 func VRFInRange(vrf uint32) error {
 	if vrf <= MaxVRF {
 		return nil
@@ -15,7 +15,7 @@ func VRFInRange(vrf uint32) error {
 	return vswitch.Unsupported("VRF %d: use a number up to %d", vrf, MaxVRF)
 }
 
-// OnlyMain is nil for VRF 0.
+// OnlyMain returns an error for VRFs other than 0.
 func OnlyMain(vrf uint32, what string) error {
 	if vrf == 0 {
 		return nil
@@ -23,10 +23,10 @@ func OnlyMain(vrf uint32, what string) error {
 	return vswitch.Unsupported("%s in VRF %d: on the Linux kernel it works in VRF 0, the main table, only", what, vrf)
 }
 
-// VRFTables is where the numbers of our tables begin; that of the VRF is added.
+// VRFTables plus the VRF is the number of its table.
 const VRFTables = 121_000_000
 
-// MaxVRF is what the mark has room for.
+// MaxVRF is the largest VRF that fits into marks.
 const MaxVRF = 1<<14 - 1
 
 // TableOf returns the kernel's number of the routing table of a VRF.
@@ -37,7 +37,7 @@ func TableOf(vrf uint32) uint32 {
 	return VRFTables + vrf
 }
 
-// VRFOfTable is the reverse; false if the table is none of ours.
+// VRFOfTable is the inverse of TableOf; false for foreign tables.
 func VRFOfTable(table uint32) (vrf uint32, ok bool) {
 	if table == unix.RT_TABLE_MAIN {
 		return 0, true
@@ -50,17 +50,17 @@ func VRFOfTable(table uint32) (vrf uint32, ok bool) {
 const (
 	ProtoOurs     = 121
 	ProtoBorrowed = 122
-	ProtoLeased   = 123 // by DHCP: addresses and routes
+	ProtoLeased   = 123
 )
 
-// ProtoVRF marks the routes that addresses have in the table of their VRF. For those
-// in VRF 0 the kernel makes them.
+// ProtoVRF marks the routes of addresses in the table of their VRF. The kernel creates the ones in
+// VRF 0.
 const ProtoVRF = 125
 
-// ProtoSegments marks routes and nexthop objects of segment routing.
+// ProtoSegments marks SRv6 routes and nexthop objects.
 const ProtoSegments = 124
 
-// SegmentsDevice is the device that routes into and out of segments name.
+// SegmentsDevice is the device of SRv6 routes.
 const SegmentsDevice = "contiv-sr0"
 
 func HostPrefix(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
@@ -75,7 +75,7 @@ func FamiliesOf(versions vswitch.IPVersions) (families []int) {
 	return families
 }
 
-// WithoutRoute keeps the kernel from making a route in the main table.
+// WithoutRoute returns the address flag that keeps the kernel from adding a route to the main table.
 func WithoutRoute(vrf uint32) uint32 {
 	if vrf == 0 {
 		return 0

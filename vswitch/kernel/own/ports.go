@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// PortOf returns the device that stands for an interface in a bridge.
+// PortOf returns the bridge port of an interface.
 func (v *Host) PortOf(iface string) (netlink.Link, error) {
 	switch known := v.Reg.Iface(iface); known.GetType() {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
@@ -43,8 +43,8 @@ func (v *Host) Bridge(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// IdleMaster returns the index of the device that the device of an interface belongs into while it is a
-// port of nothing else: the VRF device of its VRF, if there is one; 0 if none.
+// IdleMaster returns the index of the master of an interface that is no port: its VRF device; 0 if
+// none.
 func (v *Host) IdleMaster(iface string) (int, error) {
 	known := v.Reg.Iface(iface)
 	switch known.GetType() {

@@ -13,20 +13,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Registry remembers the northbound values that exist, by key, by the interfaces
-// that they touch and by the destination of routes. It is safe for concurrent
-// use. Values in it are not changed.
+// Registry holds the existing northbound values by key, interface and route destination. It is safe
+// for concurrent use. Its values are immutable.
 type Registry struct {
 	mu      sync.RWMutex
 	values  map[string]proto.Message
 	byIface index[string]
 	byDst   index[netip.Prefix]
-	// withdrawn are addresses that we have taken away, though the value of the
-	// interface still has them: it is about to change or go. The zero prefix stands
-	// for those borrowed.
+	// withdrawn holds addresses that the driver removed while the value still has them, because it
+	// is about to change. The zero prefix stands for borrowed addresses.
 	withdrawn map[string]map[netip.Prefix]bool
-	// bound are the bridge domains of the interfaces that are in one, and the bonds of
-	// their members, with bondMark before the name.
+	// bound holds the bridge domains of interfaces, and the bonds of members, prefixed with
+	// BondMark.
 	bound map[string]string
 }
 
@@ -74,8 +72,8 @@ func (r *Registry) Remove(v proto.Message) {
 	r.removeLocked(models.Key(v))
 }
 
-// During removes the value while it is being deleted, so that the resulting kernel events are not
-// taken for drift; it is put back if that fails.
+// During removes the value during its deletion, so that the resulting kernel events do not count as
+// drift. If the deletion fails, it restores the value.
 func (r *Registry) During(v proto.Message, remove func() error) error {
 	key := models.Key(v)
 	r.mu.Lock()
@@ -89,7 +87,7 @@ func (r *Registry) During(v proto.Message, remove func() error) error {
 	return err
 }
 
-// Withdraw notes that an address was taken away by us, or given again.
+// Withdraw records that the driver removed an address, or assigned it again.
 func (r *Registry) Withdraw(iface string, addr netip.Prefix, away bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +101,7 @@ func (r *Registry) Withdraw(iface string, addr netip.Prefix, away bool) {
 	r.withdrawn[iface][addr] = true
 }
 
-// Bind notes the bridge domain that an interface is in; "": none.
+// Bind records the bridge domain of an interface; "": none.
 func (r *Registry) Bind(iface, bd string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,8 +125,8 @@ func (r *Registry) IsMember(iface string) bool {
 	return strings.HasPrefix(r.bound[iface], BondMark)
 }
 
-// Assigned returns the addresses that an interface should have now, and if it
-// should have borrowed ones.
+// Assigned returns the addresses that an interface should have now, and whether it should have
+// borrowed ones.
 func (r *Registry) Assigned(iface string) (addrs map[netip.Prefix]bool, borrows bool) {
 	value := r.Iface(iface)
 	r.mu.RLock()
@@ -155,8 +153,8 @@ func (r *Registry) removeLocked(key string) {
 	}
 }
 
-// Settle notes what List found out: which of the expected values exist. They are
-// remembered as expected, not as found.
+// Settle records which of the expected values List found. The registry holds them as expected, not
+// as found.
 func Settle[V proto.Message](r *Registry, expected, found []V) {
 	exist := make(map[string]bool, len(found))
 	for _, v := range found {
@@ -193,16 +191,16 @@ func (r *Registry) Keys() []string {
 	return slices.Sorted(maps.Keys(r.values))
 }
 
-// KeysOf returns the keys of values that touch the interface.
+// KeysOf returns the keys of values that refer to the interface.
 func (r *Registry) KeysOf(iface string) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.Sorted(maps.Keys(r.byIface[iface]))
 }
 
-// KeysAfterLoss returns the keys of values that may be gone once an interface has lost its device,
-// its state or an address: values that refer to the interface, and routes whose device the kernel
-// chooses.
+// KeysAfterLoss returns the keys of values that may be lost when an interface loses its device,
+// state or address: values that refer to the interface, and routes with a device chosen by the
+// kernel.
 func (r *Registry) KeysAfterLoss(iface string) []string {
 	return append(r.KeysOf(iface), r.KeysOf("")...)
 }
@@ -231,10 +229,10 @@ func All[V proto.Message](r *Registry) []V {
 	return values
 }
 
-// BondMark is before the name of the bond that the registry binds a member to.
+// BondMark prefixes the bond of a member in the registry.
 const BondMark = "bond/"
 
-// Borrowers returns the interfaces that use the addresses of the lender.
+// Borrowers returns the interfaces that borrow the lender's addresses.
 func (v *Host) Borrowers(lender string) (names []string) {
 	for _, key := range v.Reg.KeysOf(lender) {
 		value, _ := v.Reg.Get(key)
@@ -249,7 +247,7 @@ func (v *Host) Borrowers(lender string) (names []string) {
 	return names
 }
 
-// Made reports whether the device of the interface was made by us.
+// Made reports whether the driver created the device of the interface.
 func (v *Host) Made(iface string) bool {
 	switch v.Reg.Iface(iface).GetType() {
 	case vpp_interfaces.Interface_DPDK, vpp_interfaces.Interface_AF_PACKET:

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LeadsAway tells routes that look elsewhere from those that say themselves where to
-// go: of type INTER_VRF, without an interface or a next hop.
+// LeadsAway reports whether a route only names another VRF: type INTER_VRF, without interface or
+// next hop.
 func LeadsAway(route *vpp_l3.Route) bool {
 	if route.GetType() != vpp_l3.Route_INTER_VRF || route.GetOutgoingInterface() != "" {
 		return false
@@ -25,7 +25,7 @@ func FamilyOfRoute(route *vpp_l3.Route) int {
 	return rtnl.Family(netip.MustParsePrefix(route.GetDstNetwork()).Addr())
 }
 
-// IsL3 tells the types whose devices carry IP packets, not frames.
+// IsL3 reports whether devices of the type carry IP packets, not frames.
 func IsL3(iface *vpp_interfaces.Interface) bool {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_GRE_TUNNEL:
@@ -40,10 +40,10 @@ func CrossConnectInVRF() error {
 	return vswitch.Unsupported("an L3 cross-connect of an interface in a VRF other than 0: give the VRF a route for all packets instead")
 }
 
-// DefaultMetric6 is what the kernel makes of metric 0 for IPv6.
+// DefaultMetric6 replaces metric 0 in the kernel for IPv6.
 const DefaultMetric6 = 1024
 
-// MaxWeight is what rtnh_hops leaves.
+// MaxWeight is the limit of rtnh_hops.
 const MaxWeight = 256
 
 func Destination(r *netlink.Route) netip.Prefix {

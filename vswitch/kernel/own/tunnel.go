@@ -19,7 +19,7 @@ type Tunnel struct {
 	Dst netip.Addr
 }
 
-// OfTwo reports whether the tunnel has one other end: a group has many.
+// OfTwo reports whether the tunnel has exactly one peer; a group has many.
 func (t Tunnel) OfTwo() bool { return t.Dst.IsValid() && !t.Dst.IsMulticast() }
 
 func TunnelOf(iface *vpp_interfaces.Interface) Tunnel {
@@ -29,7 +29,7 @@ func TunnelOf(iface *vpp_interfaces.Interface) Tunnel {
 	return Tunnel{VXLANID{src.Unmap(), link.GetVni()}, dst.Unmap()}
 }
 
-// VXLANDevice returns nil without an error if there is no such device.
+// VXLANDevice returns nil without an error if the device does not exist.
 func (v *Host) VXLANDevice(id VXLANID) (netlink.Link, error) {
 	link, err := v.LinkNamed(VXLANDeviceName(id))
 	switch {
@@ -43,7 +43,7 @@ func (v *Host) VXLANDevice(id VXLANID) (netlink.Link, error) {
 	return link, nil
 }
 
-// VXLANDeviceName is at most 15 characters: VNIs have 24 bits.
+// VXLANDeviceName returns at most 15 characters: VNIs have 24 bits.
 func VXLANDeviceName(id VXLANID) string {
 	sum := sha256.Sum256([]byte(id.Src.String()))
 	return fmt.Sprintf("%s%d-%x", devVXLAN, id.Vni, sum[:2])
@@ -71,7 +71,7 @@ func ParseVXLANAlias(alias string) (id VXLANID, ok bool) {
 	return id, err == nil
 }
 
-// Tunnels returns the VXLAN tunnels that match.
+// Tunnels returns the matching VXLAN tunnels.
 func (v *Host) Tunnels(match func(Tunnel) bool) []*vpp_interfaces.Interface {
 	return slices.DeleteFunc(All[*vpp_interfaces.Interface](v.Reg), func(iface *vpp_interfaces.Interface) bool {
 		return iface.GetType() != vpp_interfaces.Interface_VXLAN_TUNNEL || !match(TunnelOf(iface))

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// interfacesOfFeature returns the interfaces that a value of a feature touches.
 func interfacesOfFeature(v proto.Message) []string {
 	if names := vswitch.InterfacesOfFeature(v); names != nil {
 		return names
@@ -31,7 +30,7 @@ func interfacesOfFeature(v proto.Message) []string {
 	return interfacesOfSegment(v)
 }
 
-// ExternalInterfaces are those that stand for their addresses.
+// ExternalInterfaces returns the interfaces with addresses that the value uses.
 func ExternalInterfaces(v *vpp_nat.DNat44) (names []string) {
 	add := func(name string) {
 		if name != "" && !slices.Contains(names, name) {
@@ -47,7 +46,6 @@ func ExternalInterfaces(v *vpp_nat.DNat44) (names []string) {
 	return names
 }
 
-// interfacesOfSegment returns the interfaces that a value touches.
 func interfacesOfSegment(v proto.Message) []string {
 	s, ok := v.(*vpp_srv6.LocalSID)
 	if !ok {
@@ -62,7 +60,7 @@ func interfacesOfSegment(v proto.Message) []string {
 	return nil
 }
 
-// NeighbourOfSID returns where a cross-connection leads, "" for other functions.
+// NeighbourOfSID returns the neighbour of a cross-connecting SID; "" for other functions.
 func NeighbourOfSID(s *vpp_srv6.LocalSID) (iface string, nextHop netip.Addr) {
 	var text string
 	switch f := s.GetEndFunction().(type) {
@@ -77,7 +75,7 @@ func NeighbourOfSID(s *vpp_srv6.LocalSID) (iface string, nextHop netip.Addr) {
 	return iface, nextHop
 }
 
-// AddressTexts returns the addresses that a value asks for.
+// AddressTexts returns the requested addresses of a value.
 func AddressTexts(iface *vpp_interfaces.Interface) map[netip.Prefix]bool {
 	wanted := map[netip.Prefix]bool{}
 	for _, text := range iface.GetIpAddresses() {

@@ -2,20 +2,21 @@
 //
 //	packet from a pod ──> guard-arp: sources     ARP: sender's MAC and IP address
 //	                  └─> guard: sources         MAC and IP address, neighbour discovery; before
-//	                        │                    fragments are reassembled and connections tracked;
-//	                        │                    by the uplink: not with the source of a pod
+//	                        │                    reassembly and connection tracking;
+//	                        │                    from the uplink: not with a pod's source
 //	                        v
-//	                      guard: connections     ICMP errors, see errors.go; those that open a connection: limit, time-outs
-//	                        ├─> guard: local     VXLAN for the node: from peers of a tunnel, see tunnels.go
+//	                      guard: connections     ICMP errors, see errors.go; new connections: limit, timeouts
+//	                        ├─> guard: local     VXLAN to the node: only from tunnel peers, see tunnels.go
 //	                        └─> guard: forwarded VXLAN of pods to peers: dropped, because the peer would
-//	                                             accept it after the translation of its source
+//	                                             accept it with a translated source
 //
-// Each address of a pod is one set element, keyed by the name of its device as well. The cost of a
-// packet is therefore independent of the number of pods, and the elements exist before the device
-// does, so that it is never unguarded. Dropped packets are counted in a set by device and reason.
+// Each address of a pod is a set element with the name of its device. So the cost of a packet does
+// not depend on the number of pods, and the elements exist before the device, which is never
+// unguarded. Dropped packets are counted in sets by device and reason.
 //
-// The kernel forgets the connections of addresses that no guard has any more: they are given to others.
+// When the last guard of an address is removed, its connections are deleted, because the address
+// will be assigned to another pod.
 //
-// Rules are recognised by comments that contain a hash of their text, elements by the name of their
-// device. Everything is read back from the kernel.
+// Comments of rules contain a hash of their text, and elements the name of their device. All state
+// is read back from the kernel.
 package podguard

@@ -8,33 +8,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rules for the ICMP errors that devices of the vswitch send. Connection tracking finds the connection of the packet that an
-// error quotes. The rules apply before translation: the addresses are still those of the packet that the sender received.
+// Rules for ICMP errors from vswitch devices. Connection tracking finds the connection of the
+// quoted packet. The rules apply before NAT, so the addresses are the ones that the sender
+// received.
 //
-//	guarded device    about no packet to an address of the pod? drop
+//	guarded device    quotes no packet to an address of the pod? drop
 //	                  redirect? drop
 //	                  path MTU of a translated connection, or too small? drop
-//	other devices     redirect or path MTU: about no connection, too small, or of the end of a tunnel? drop
+//	other devices     redirect or path MTU: no connection, too small, or of a tunnel end? drop
 //	of ours
 //
-// A path MTU holds for an address. Once the node has translated the quoted packet back, that is the address of a node or of a
-// service, which others use, too. Hence a pod has no say in the path MTU of translated connections.
+// A path MTU applies to an address. For a translated connection, that is the address of a node or
+// service, which other pods use, too. So a pod cannot change the path MTU of translated
+// connections.
 
-// icmpFamily is what the ICMP errors of an IP version look like.
 type icmpFamily struct {
 	family   byte
 	protocol byte
 	name     string
-	// errors are the ranges of the types of errors.
+	// errors are the ranges of error types.
 	errors [][2]byte
-	// tooBig is the type, and code, of an error that tells a path MTU, which is at mtuAt.
+	// tooBig is the type and code of errors with a path MTU at offset mtuAt.
 	tooBig []byte
 	mtuAt  uint32
-	// minMTU is the smallest path MTU that is believed, as it is in packets.
+	// minMTU is the smallest accepted path MTU, in network byte order.
 	minMTU []byte
 	// redirect is the type of redirects; 0: other rules drop them.
 	redirect byte
-	// source and destination are what connection tracking calls the addresses of a connection.
+	// source and destination are the conntrack keys of a connection's addresses.
 	source, destination uint32
 	own, ends           *nftables.Set
 }
@@ -50,7 +51,8 @@ var icmpFamilies = []icmpFamily{
 	},
 }
 
-// directions of a connection: as it was opened, and its answers. The receiver of a packet is the source of the other direction.
+// directions of a connection: original and reply. The receiver of a packet is the source of the
+// other direction.
 var directions = []string{"answer", "request"}
 
 func errorRules() (list []rule) {
@@ -90,7 +92,6 @@ func errorRules() (list []rule) {
 	return list
 }
 
-// unrelated matches packets that are about no connection.
 func unrelated() words {
 	return of(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
@@ -99,17 +100,16 @@ func unrelated() words {
 	)
 }
 
-// ofDirection matches packets of a direction of a connection. An error has the opposite of the packet that it quotes.
+// ofDirection matches packets of a direction of a connection. An error has the opposite direction
+// of its quoted packet.
 func ofDirection(direction byte) words {
 	return join(of(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: scratch}), equals(direction))
 }
 
-// tuple loads an address of a direction of the packet's connection.
 func tuple(key uint32, direction int, register uint32) words {
 	return words{nft.Tuple{Register: register, Key: key, Direction: byte(direction)}}
 }
 
-// between matches what was loaded into the scratch register.
 func between(first, last []byte) words {
 	return of(&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: first, ToData: last})
 }

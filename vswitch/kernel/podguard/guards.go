@@ -31,38 +31,35 @@ type Guards struct {
 	host *own.Host
 	nft  *nft.Conn
 
-	mu sync.Mutex
-	// loaded: the ruleset is in place as far as we know.
+	mu     sync.Mutex
 	loaded bool
-	limits map[string]bool // names of their chains
-	// known are the elements by device, as far as we know; nil: to be read.
+	limits map[string]bool
+	// known holds the known elements by device; nil: unread.
 	known map[string]map[element]bool
-	// tunnels that are permitted, as far as we know; nil: to be read.
-	tunnels  map[own.Tunnel]bool
-	timeouts Timeouts
-	// noTimeouts: the kernel lacks them.
+	// tunnels holds the known permitted tunnels; nil: unread.
+	tunnels    map[own.Tunnel]bool
+	timeouts   Timeouts
 	noTimeouts bool
-	// left are addresses that no guard has any more, and whose connections the kernel may still know.
+	// left holds addresses without a guard that may still have connections.
 	left map[netip.Addr]bool
-	// more is written to when there are more of them; ending is held while their connections end.
+	// more is signalled when left grows; ending is held while connections are deleted.
 	more   chan struct{}
 	ending sync.Mutex
 }
 
 var _ vswitch.SourceGuards = (*Guards)(nil)
 
-// New returns the guards of a host. Run EndConnections meanwhile; there is nothing to close.
+// New returns the guards of a host. The caller runs EndConnections. Guards need no closing.
 func New(host *own.Host, timeouts Timeouts) *Guards {
 	return &Guards{timeouts: timeouts.orDefault(), host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1)}
 }
 
-// device is that of an interface that the vswitch makes.
 func device(iface string) string { return own.DeviceName(own.DevInterface, iface) }
 
-// Notice: no event of rtnetlink concerns guards.
+// Notice ignores rtnetlink, which has no events about guards.
 func (*Guards) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// Check reports guards and tunnels if others changed the tables.
+// Check reports guards and tunnels if another party changed the tables.
 func (g *Guards) Check(b *drift.Batch) {
 	by, foreign := g.host.NFT.Foreign(drift.Suspects[nft.Change](b), "inet "+TableName, "arp "+TableName)
 	if !foreign {
@@ -75,25 +72,21 @@ func (g *Guards) Check(b *drift.Batch) {
 	b.Report(fmt.Sprintf("nftables table %q was changed%s", TableName, by), keys...)
 }
 
-// element is an element of one of the sourceSets. comment and chain may be empty.
 type element struct {
 	set        *nftables.Set
 	key, chain string
 }
 
-// nameLen is how long names of devices are in keys.
 const nameLen = 16
 
 func nameKey(dev string) string {
 	return dev + strings.Repeat("\x00", max(nameLen-len(dev), 0))
 }
 
-// deviceOf is the device that an element is about.
 func (e element) deviceOf() string {
 	return strings.TrimRight(e.key[:min(len(e.key), nameLen)], "\x00")
 }
 
-// address is the one that an element lets its device send from.
 func (e element) address() (addr netip.Addr, ok bool) {
 	if e.set != own4 && e.set != own6 {
 		return addr, false
@@ -114,7 +107,6 @@ func addressesIn(elements map[element]bool) iter.Seq[netip.Addr] {
 // paddedMAC fills whole registers.
 func paddedMAC(mac net.HardwareAddr) string { return string(mac) + "\x00\x00" }
 
-// deviceBehind is the device that a guard is about.
 func deviceBehind(v *guard.SourceGuard) string {
 	if name := v.GetHostIfName(); name != "" {
 		return name
@@ -122,7 +114,6 @@ func deviceBehind(v *guard.SourceGuard) string {
 	return device(v.GetInterface())
 }
 
-// elementsOf says a guard in elements.
 func elementsOf(v *guard.SourceGuard) (map[element]bool, error) {
 	dev := deviceBehind(v)
 	mac, err := net.ParseMAC(v.GetMacAddress())
@@ -150,7 +141,7 @@ func elementsOf(v *guard.SourceGuard) (map[element]bool, error) {
 	return list, nil
 }
 
-// Create makes or changes the guard of an interface in one transaction.
+// Create creates or changes the guard of an interface in one transaction.
 func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 	wanted, err := elementsOf(v)
 	if err == nil {
@@ -174,9 +165,9 @@ func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 	return nil
 }
 
-// change commits the changes that fn adds as one transaction, and calls done if it succeeds. fn is
-// called with the contents of the tables known; if they turn out to be stale, they are read again.
-// If build is set, the ruleset is created as needed.
+// change commits the changes that fn adds as one transaction, and calls done after success. fn sees
+// the content of the tables; if it is outdated, the tables are read and fn is called again. If
+// build is set, the ruleset is created as needed.
 func (g *Guards) change(build bool, fn func(transaction) error, done func()) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,7 +183,7 @@ func (g *Guards) change(build bool, fn func(transaction) error, done func()) err
 	}
 	err := g.nft.Locked(func() error {
 		err := once()
-		if errors.Is(err, unix.ENOENT) { // a table, a set or an element is gone
+		if errors.Is(err, unix.ENOENT) {
 			g.forget()
 			err = once()
 		}
@@ -215,7 +206,7 @@ func (g *Guards) set(t transaction, v *guard.SourceGuard, wanted map[element]boo
 			t.addLimit(e.chain)
 		}
 	}
-	// An element of a map is not changed by adding it with something else.
+	// Adding an element does not change the verdict of an existing one.
 	for e := range have {
 		if !wanted[e] && e.set == limits {
 			t.remove(e)
@@ -234,7 +225,8 @@ func (g *Guards) set(t transaction, v *guard.SourceGuard, wanted map[element]boo
 	g.removeLimits(t, deviceBehind(v), wanted)
 }
 
-// removeLimits removes the chain of a device that counts together with others, if it was the last one and does not want it.
+// removeLimits removes the shared chain of a device's limit if the device was its last user and
+// does not want it.
 func (g *Guards) removeLimits(t transaction, dev string, wanted map[element]bool) {
 	for e := range g.known[dev] {
 		if e.set == limits && g.limits[e.chain] && !wanted[e] && !g.leads(e.chain, dev) {
@@ -243,7 +235,7 @@ func (g *Guards) removeLimits(t transaction, dev string, wanted map[element]bool
 	}
 }
 
-// leads reports whether the limit of another device has a chain. Chains of devices that count alone stay.
+// leads reports whether the limit of another device uses a chain. Chains without a group stay.
 func (g *Guards) leads(chain, dev string) bool {
 	if _, together, _ := limitOf(chain); !together {
 		return true
@@ -258,7 +250,7 @@ func (g *Guards) leads(chain, dev string) bool {
 	return false
 }
 
-// noteLimits notes the chains that there are after a device has got or lost elements.
+// noteLimits records the chains after a change of a device's elements.
 func (g *Guards) noteLimits(before map[element]bool) {
 	for e := range before {
 		if e.set == limits && !g.leads(e.chain, "") {
@@ -274,7 +266,7 @@ func (g *Guards) noteLimits(before map[element]bool) {
 	}
 }
 
-// Delete removes the guard, and what was counted.
+// Delete removes the guard and its counters.
 func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 	dev := deviceBehind(v)
 	if name, ok := strings.CutPrefix(v.GetInterface(), own.UnknownPrefix); ok {
@@ -303,7 +295,7 @@ func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 	return nil
 }
 
-// leave notes addresses that a guard had, and that no guard has any more. The caller holds the lock.
+// leave records addresses that have lost their last guard. The caller holds the lock.
 func (g *Guards) leave(addrs iter.Seq[netip.Addr]) {
 	held := map[netip.Addr]bool{}
 	for _, elements := range g.known {
@@ -322,9 +314,10 @@ func (g *Guards) leave(addrs iter.Seq[netip.Addr]) {
 	}
 }
 
-// EndConnections has the kernel forget the connections of addresses that no guard has any more, until the channel is closed.
-// Whoever is given one of them next would take part in them, past its policies. Their former owner can open no others; that
-// of a guard that goes has no device. Nobody waits for it but the next owner: the kernel may have to list all its connections.
+// EndConnections deletes the connections of addresses without a guard until closing is closed.
+// Otherwise the next owner of an address would take over its connections, regardless of policies.
+// The former owner cannot open new ones, because its guard or device is gone. Only the next owner
+// waits for it, because the kernel may have to list all connections.
 func (g *Guards) EndConnections(closing <-chan struct{}) {
 	for closed := false; !closed; {
 		select {
@@ -355,7 +348,7 @@ func (g *Guards) endConnections() error {
 	return nil
 }
 
-// awaitEnd returns when no connections are left of former owners of addresses that a guard is to have.
+// awaitEnd returns when the addresses of a new guard have no former connections.
 func (g *Guards) awaitEnd(wanted map[element]bool) error {
 	g.mu.Lock()
 	left := false
@@ -369,7 +362,6 @@ func (g *Guards) awaitEnd(wanted map[element]bool) error {
 	return g.endConnections()
 }
 
-// uncount deletes what has been counted of a device.
 func (g *Guards) uncount(t transaction, dev string) error {
 	sets := slices.Collect(maps.Values(dropped))
 	for name := range g.limits {
@@ -409,7 +401,7 @@ func (g *Guards) ensure(build bool) error {
 	return nil
 }
 
-// load makes the ruleset; without time-outs where the kernel has none.
+// load creates the ruleset, without timeouts if the kernel does not support them.
 func (g *Guards) load(limits []string) error {
 	t := newTransaction()
 	t.load(g.timeouts, limits...)
@@ -430,7 +422,6 @@ func (g *Guards) load(limits []string) error {
 	return nil
 }
 
-// read learns everything from the kernel.
 func (g *Guards) read() (s state, names map[string]string, err error) {
 	found := map[*nftables.Table]*nft.Table{}
 	for _, table := range []*nftables.Table{inet, arp} {
@@ -454,7 +445,6 @@ func (g *Guards) read() (s state, names map[string]string, err error) {
 	return s, names, nil
 }
 
-// elementsIn returns the elements by device, and the names of interfaces.
 func elementsIn(tables map[*nftables.Table]*nft.Table) (found map[string]map[element]bool, names map[string]string) {
 	found, names = map[string]map[element]bool{}, map[string]string{}
 	for _, set := range sourceSets {
@@ -473,9 +463,10 @@ func elementsIn(tables map[*nftables.Table]*nft.Table) (found map[string]map[ele
 	return found, names
 }
 
-// List returns the guards that the elements describe. An incomplete guard lacks its MAC address, and so does an
-// expected one whose device exists while the ruleset is damaged or all of its elements are gone: it is repaired
-// where it is. If it were missing, what depends on it, the pod's interface, would be removed and made anew.
+// List returns the guards of the elements. An incomplete guard lacks its MAC address, and so does
+// an expected one with an existing device if the ruleset is damaged or all its elements are gone.
+// So it is repaired in place. If it were missing, its dependent, the pod's interface, would be
+// recreated.
 func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guard.SourceGuard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -514,8 +505,8 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 	return list, nil
 }
 
-// describe says elements in a guard; without a MAC address if no guard has exactly
-// these elements. counting has the names for interfaces that count together, by their chains.
+// describe converts elements to a guard, without a MAC address if no guard has exactly these
+// elements. counting maps chains to the names of shared limits.
 func describe(dev, name string, found map[element]bool, counting map[string]string) *guard.SourceGuard {
 	if name == "" {
 		name = own.UnknownPrefix + dev
@@ -547,7 +538,7 @@ func describe(dev, name string, found map[element]bool, counting map[string]stri
 	return v
 }
 
-// ownProcesses stands for the interface of packets that processes of the node have sent.
+// ownProcesses is the interface name for packets from processes of the node.
 const ownProcesses = "(node)"
 
 // Drops implements vswitch.SourceGuards.

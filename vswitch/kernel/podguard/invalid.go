@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel translates no packet that it takes for invalid: one outside of the window, or one that ends a connection that it does not
-// know. A segment from an endpoint would come to the client with the address of the endpoint, and the client would reset the connection. A
-// reset from a pod would leave the cluster with the address of the pod.
+// The kernel does not translate packets that conntrack considers invalid, such as a segment outside
+// the window, or the end of an unknown connection. A segment from an endpoint would reach the
+// client with the endpoint's address, and the client would reset the connection. A reset from a pod
+// would leave the cluster with the pod's address.
 //
-// All packets of a pod with a guard pass its node. Elsewhere, a node may see one direction of a connection only: pods that forward for
-// others, and hosts that the node routes for, are left alone. Conntrack does not see what comes out of segments (SRv6), so that answers to it
-// look invalid: they are sent from addresses that the node leads into segments.
+// All packets of a guarded pod pass its node. Other senders may pass the node in one direction
+// only: pods that forward traffic, and hosts that the node routes for, are exempt. Conntrack does
+// not see packets from SRv6 segments, so replies to them look invalid: they come from addresses
+// that the node routes into segments.
 
-// invalid matches packets that conntrack takes for invalid. Those that it does not track are valid.
 func invalid() words {
 	return join(nft.Words(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
@@ -26,19 +27,21 @@ func invalid() words {
 	), differs(0, 0, 0, 0))
 }
 
-// leadsTo loads the device that packets for an address are sent to: the destination, or the source.
+// leadsTo loads the output device of the route to the destination or the source.
 func leadsTo(source bool) words {
 	return nft.Words(&expr.Fib{Register: first, FlagSADDR: source, FlagDADDR: !source, ResultOIFNAME: true})
 }
 
-// intoSegments matches packets whose destination, or source, the node leads into segments, or out of them.
+// intoSegments matches packets with a destination, or source, that the node routes into or out of
+// segments.
 func intoSegments(source bool) words {
 	device := make([]byte, unix.IFNAMSIZ)
 	copy(device, own.SegmentsDevice)
 	return join(leadsTo(source), nft.Words(&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: device}))
 }
 
-// segmentRules drop packets that the node would take out of a segment. Pods send none: nodes put packets of pods into segments.
+// segmentRules drop packets that the node would decapsulate. Pods send no such packets: nodes
+// encapsulate for them.
 func segmentRules() (list []rule) {
 	const ethernetInside = 143
 	drop := counted(dropped[vswitch.DropSegments])
@@ -56,7 +59,7 @@ func invalidRules() []rule {
 		{chainInvalid, "from what segments carry", join(intoSegments(true), accept())},
 		{chainInvalid, "from a pod", join(fromDevice(), inSet(guarded), drop)},
 		{chainInvalid, "to a pod", join(leadsTo(false), inSet(guarded), drop)},
-		// An answer to a process of the node, from an endpoint: the kernel would reset the connection.
+		// A reply from an endpoint to a process of the node: the kernel would reset the connection.
 		{chainLocal, "invalid, to the node", join(ofProtocol(unix.IPPROTO_TCP), invalid(), fromGroup(), drop)},
 	}
 }

@@ -6,14 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transaction is changes of both tables that happen together.
 type transaction struct{ inet, arp *nft.Batch }
 
 func newTransaction() transaction {
 	return transaction{&nft.Batch{Table: TableName, Family: unix.NFPROTO_INET}, &nft.Batch{Table: TableName, Family: unix.NFPROTO_ARP}}
 }
 
-// of is the part for a table.
 func (t transaction) of(table *nftables.Table) *nft.Batch {
 	if table == arp {
 		return t.arp
@@ -31,7 +29,6 @@ func (t transaction) remove(e element) { t.of(e.set.Table).DeleteElements([]nft.
 
 func (t transaction) addSet(s *nftables.Set) { t.of(s.Table).AddSet(s) }
 
-// setChain makes a chain consist of the rules.
 func (t transaction) setChain(c *nftables.Chain, rules []rule) {
 	b := t.of(c.Table)
 	b.AddChain(c)

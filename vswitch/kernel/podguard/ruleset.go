@@ -29,8 +29,7 @@ var (
 	arp  = &nftables.Table{Name: TableName, Family: nftables.TableFamilyARP}
 )
 
-// Sets by device. Elements of all but those that count carry the name of the interface
-// as a comment.
+// Sets by device. Elements carry the interface name as a comment, except in the counting sets.
 var (
 	guarded  = &nftables.Set{Table: inet, Name: "interfaces", KeyType: nftables.TypeIFName}
 	own4     = &nftables.Set{Table: inet, Name: "own4", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr)}
@@ -41,10 +40,9 @@ var (
 	arpOwn   = &nftables.Set{Table: arp, Name: "own", KeyType: concat(nftables.TypeIFName, nftables.TypeEtherAddr, nftables.TypeIPAddr)}
 )
 
-// sourceSets have what guards say.
 var sourceSets = []*nftables.Set{guarded, own4, own6, macs, limits, arpGuard, arpOwn}
 
-// Sets of tunnels: their networks (VNI), their ends, and where they lead.
+// Sets of tunnels: their networks (VNI), their ends and their devices.
 var (
 	networks = &nftables.Set{Table: inet, Name: "vxlan", KeyType: nftables.TypeMark}
 	tunnels4 = &nftables.Set{Table: inet, Name: "vxlan-tunnels4", KeyType: concat(nftables.TypeMark, nftables.TypeIPAddr, nftables.TypeIPAddr)}
@@ -53,7 +51,6 @@ var (
 	peers6   = &nftables.Set{Table: inet, Name: "vxlan-peers6", KeyType: concat(nftables.TypeMark, nftables.TypeIP6Addr)}
 )
 
-// Addresses at either end of a tunnel.
 var (
 	ends4 = &nftables.Set{Table: inet, Name: "tunnel-ends4", KeyType: nftables.TypeIPAddr}
 	ends6 = &nftables.Set{Table: inet, Name: "tunnel-ends6", KeyType: nftables.TypeIP6Addr}
@@ -65,14 +62,12 @@ func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
 	return nftables.MustConcatSetType(types...)
 }
 
-// maxDevices is how many devices are counted for one reason.
 const maxDevices = 65535
 
 func counting(table *nftables.Table, reason vswitch.DropReason) *nftables.Set {
 	return &nftables.Set{Table: table, Name: "dropped-" + string(reason), KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
 }
 
-// dropped has a set for each reason.
 var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropMAC: counting(inet, vswitch.DropMAC), vswitch.DropIPv4: counting(inet, vswitch.DropIPv4),
 	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
@@ -82,19 +77,18 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropARP: counting(arp, vswitch.DropARP), vswitch.DropInvalid: counting(inet, vswitch.DropInvalid), vswitch.DropSegments: counting(inet, vswitch.DropSegments),
 }
 
-// Names of chains.
 const (
 	chainSources   = "sources"   // hook
-	chainSent6     = "sent6"     // IPv6 with a source of its own
-	chainDiscovery = "discovery" // neighbour discovery with a source of its own
-	chainForeign   = "foreign"   // what has none
-	chainUplink    = "uplink"    // sources that are reached by devices of the vswitch, from others
+	chainSent6     = "sent6"     // IPv6 with a permitted source
+	chainDiscovery = "discovery" // neighbour discovery with a permitted source
+	chainForeign   = "foreign"   // other sources
+	chainUplink    = "uplink"    // from other devices, with a source behind a vswitch device
 	chainOpening   = "connections"
 	chainErrors    = "icmp-errors"
-	chainQuoted    = "icmp-errors-received" // quotes what the pod received
+	chainQuoted    = "icmp-errors-received" // quotes a packet that the pod received
 	chainPathOfPod = "path-mtu-of-pod"
-	chainPath      = "path-mtu" // of a device without a guard
-	chainNew       = "new"      // opens a connection
+	chainPath      = "path-mtu" // from a device without a guard
+	chainNew       = "new"
 	chainInvalid   = "invalid"
 	chainLocal     = "local" // hook
 	chainVXLAN     = "vxlan"
@@ -106,9 +100,8 @@ const (
 	limitPrefix    = "limit-"
 )
 
-// Priorities: sources are checked before fragments are put together (-400), tunnels are exempt from
-// connection tracking before it begins (-200), limits count right after the connection is known, and
-// sent packets are judged after the translation of their source (100).
+// Priorities: sources are checked before reassembly (-400), tunnels bypass connection tracking
+// (-200), limits follow it, and sent packets are checked after source NAT (100).
 const (
 	prioritySources   = -450
 	priorityUntracked = -300
@@ -134,16 +127,14 @@ var chains = []*nftables.Chain{
 	hook(arp, chainSources, arpInput, 0),
 }
 
-var arpInput = nftables.ChainHookRef(0) // NF_ARP_IN
+var arpInput = nftables.ChainHookRef(0)
 
-// rule is a rule with what it is for.
 type rule struct {
 	chain string
 	what  string
 	words words
 }
 
-// comment is what the rule is known by.
 func (r rule) comment() string {
 	h := sha256.New()
 	for _, w := range r.words {
@@ -158,7 +149,6 @@ func (r rule) comment() string {
 	return hex.EncodeToString(h.Sum(nil)[:4]) + " " + r.what
 }
 
-// ICMPv6 types and options of neighbour discovery (RFC 4861).
 const (
 	routerSolicitation    = 133
 	redirect              = 137
@@ -168,7 +158,8 @@ const (
 	optionTargetLink      = 2
 )
 
-// inetRules are the rules of the table inet. Without timeouts, connections of pods have those of all connections.
+// inetRules returns the rules of the table inet. Without timeouts, connections of pods use the
+// kernel's.
 func inetRules(timeouts Timeouts) []rule {
 	from4 := join(fromDevice(), senderMAC(), network(12, 4, afterMAC), inSet(own4))
 	from6 := join(fromDevice(), senderMAC(), network(8, 16, afterMAC), inSet(own6))
@@ -184,7 +175,8 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainSources, "anything else", join(fromDevice(), inSet(guarded), goTo(chainForeign))},
 
 		{chainSources, "from a pod, by another device", join(fromOthers(), viaVSwitch(), goTo(chainUplink))},
-		// Pods send to addresses of other nodes past the tunnels, and with their own addresses where nothing translates them.
+		// Pods send to addresses of other nodes outside the tunnels, and with their own addresses
+		// unless NAT applies.
 		{chainUplink, "from a pod of this node", join(reachedBy(), inSet(guarded), counted(dropped[vswitch.DropUplink]))},
 		{chainUplink, "to the node itself", join(of(&expr.Fib{Register: scratch, FlagDADDR: true, ResultADDRTYPE: true}), equals(native32(unix.RTN_LOCAL)...), accept())},
 		{chainUplink, "to others", counted(dropped[vswitch.DropUplink])},
@@ -205,8 +197,7 @@ func inetRules(timeouts Timeouts) []rule {
 			fromDevice(), transport(26, 6, afterDevice), transport(8, 16, afterMAC), inSet(own6), accept())},
 		{chainDiscovery, "claims something else", counted(dropped[vswitch.DropND])},
 
-		// Before it uses an address, a host without one asks whether anybody has it, and
-		// joins groups.
+		// A host without an address performs duplicate address detection and joins groups.
 		{chainForeign, "looks for duplicates of its address", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
 			type6(neighborSolicitation), ownTarget, accept())},
 		{chainForeign, "joins groups", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), unspecified, ofProtocol(unix.IPPROTO_ICMPV6),
@@ -218,8 +209,9 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainOpening, "ICMP errors", join(ofFamily(unix.NFPROTO_IPV4), ofProtocol(unix.IPPROTO_ICMP), jump(chainErrors))},
 		{chainOpening, "ICMPv6 errors", join(ofFamily(unix.NFPROTO_IPV6), ofProtocol(unix.IPPROTO_ICMPV6), jump(chainErrors))},
 		{chainOpening, "opens a connection", join(status(statusConfirmed), equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
-		// With route_localnet, which portmap sets on devices of pods with host ports, the kernel delivers packets of pods to
-		// programs that listen on loopback only. It never does so for ::1.
+		// With route_localnet, which portmap sets on devices of pods with host ports, the kernel
+		// delivers packets of pods to programs that listen on loopback only. It never does so for
+		// ::1.
 		{chainNew, "to the loopback of the node", join(ofFamily(unix.NFPROTO_IPV4), network(16, 1, scratch), equals(127), counted(dropped[vswitch.DropLoopback]))},
 		{chainNew, "limit", join(fromDevice(), verdictOf(limits))},
 	}
@@ -250,9 +242,9 @@ const (
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// Timeouts of TCP connections that pods open. The zero value stands for none.
+// Timeouts of TCP connections that pods open. The zero value means none.
 type Timeouts struct {
-	// Established is how long a connection may be silent, CloseWait how long it may be half-closed.
+	// Established is the idle timeout of a connection, CloseWait that of a half-closed one.
 	Established, CloseWait time.Duration
 }
 
@@ -263,19 +255,19 @@ func (t Timeouts) orDefault() Timeouts {
 	return Timeouts{cmp.Or(t.Established, DefaultTimeouts.Established), cmp.Or(t.CloseWait, DefaultTimeouts.CloseWait)}
 }
 
-// midstream returns the time-outs of what may not be a connection at all, because its handshake was not seen.
 func (t Timeouts) midstream() Timeouts {
 	return Timeouts{min(t.Established, 5*time.Minute), min(t.CloseWait, 5*time.Minute)}
 }
 
-// name is that of the object with the time-outs. The kernel does not change an object.
+// name returns the name of the timeout object. The kernel cannot change an object.
 func (t Timeouts) name() string {
 	return fmt.Sprintf("tcp-%d-%d", seconds(t.Established), seconds(t.CloseWait))
 }
 
 func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
 
-// object returns the time-outs of all states. Closed connections are forgotten soon: they do not count for the limit.
+// object returns the timeouts of all states. Closed connections expire soon, because they do not
+// count for the limit.
 func (t Timeouts) object() *expr.CtTimeout {
 	return &expr.CtTimeout{L3Proto: unix.NFPROTO_IPV4, L4Proto: unix.IPPROTO_TCP, Policy: expr.CtStatePolicyTimeout{
 		expr.CtStateTCPSYNSENT: 60, expr.CtStateTCPSYNRECV: 30, expr.CtStateTCPESTABLISHED: seconds(t.Established), expr.CtStateTCPFINWAIT: 60,
@@ -288,7 +280,7 @@ func withTimeouts(name string) words {
 	return of(&expr.Objref{Type: int(nftables.ObjTypeCtTimeout), Name: name})
 }
 
-// The library keeps its defaults of time-outs in a variable that it writes to.
+// The library stores default timeouts in a global variable that it writes.
 var libraryTimeouts sync.Mutex
 
 func (t transaction) addTimeouts(timeouts ...Timeouts) {
@@ -299,7 +291,8 @@ func (t transaction) addTimeouts(timeouts ...Timeouts) {
 	}
 }
 
-// limitName is that of the chain for a limit, and for the interfaces that count together; "": each counts alone.
+// limitName returns the name of the chain for a limit and a group of interfaces; "": counted
+// separately.
 func limitName(limit uint32, together string) string {
 	name := limitPrefix + strconv.FormatUint(uint64(limit), 10)
 	if together == "" {
@@ -311,8 +304,8 @@ func limitName(limit uint32, together string) string {
 
 const togetherMark = "-of-"
 
-// limitChain returns a chain that counts connections up to a limit, and the set that counts them by device; nil: the chain counts those of
-// all devices that lead to it.
+// limitChain returns the chain of a limit, and the set that counts connections by device; nil: the
+// chain counts all its devices together.
 func limitChain(name string) (*nftables.Chain, *nftables.Set, []rule) {
 	limit, together, _ := limitOf(name)
 	count := &expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}
@@ -326,7 +319,7 @@ func limitChain(name string) (*nftables.Chain, *nftables.Set, []rule) {
 	}), tooMany)}}
 }
 
-// load makes all tables, sets and rules; elements stay.
+// load creates all tables, sets and rules, and keeps elements.
 func (t transaction) load(timeouts Timeouts, limits ...string) {
 	t.inet.AddTable()
 	t.arp.AddTable()
@@ -336,7 +329,7 @@ func (t transaction) load(timeouts Timeouts, limits ...string) {
 	if timeouts != (Timeouts{}) {
 		t.addTimeouts(timeouts, timeouts.midstream())
 	}
-	for _, chain := range chains { // before the rules that lead there
+	for _, chain := range chains {
 		t.of(chain.Table).AddChain(chain)
 	}
 	for _, name := range limits {
@@ -354,7 +347,6 @@ func rulesOf(table *nftables.Table, timeouts Timeouts) []rule {
 	return inetRules(timeouts)
 }
 
-// addLimit makes the chain of a limit.
 func (t transaction) addLimit(name string) {
 	chain, set, rules := limitChain(name)
 	if set != nil {
@@ -363,15 +355,13 @@ func (t transaction) addLimit(name string) {
 	t.setChain(chain, rules)
 }
 
-// state is what is found of the ruleset.
 type state struct {
-	// intact: every chain has exactly the rules that load gives it.
+	// intact: every chain has exactly the rules of load.
 	intact, timeouts bool
-	// limits that have a chain.
-	limits []string
+	limits           []string
 }
 
-// stateOf finds out what of the ruleset with these time-outs there is; tables that do not exist are empty.
+// stateOf compares the tables with the ruleset for the timeouts. Missing tables are empty.
 func stateOf(found map[*nftables.Table]*nft.Table, timeouts Timeouts) state {
 	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > len(commentsOf(inetRules(Timeouts{}), chainNew))}
 	if !s.timeouts {
@@ -401,7 +391,7 @@ func commentsOf(rules []rule, chain string) (list []string) {
 	return list
 }
 
-// limitOf is the inverse of limitName. It reports whether interfaces count together.
+// limitOf is the inverse of limitName. together reports whether interfaces share the count.
 func limitOf(chain string) (limit uint32, together, ok bool) {
 	text, ok := strings.CutPrefix(chain, limitPrefix)
 	text, _, together = strings.Cut(text, togetherMark)
@@ -409,7 +399,6 @@ func limitOf(chain string) (limit uint32, together, ok bool) {
 	return uint32(n), together, ok && err == nil
 }
 
-// lacksTimeouts reports whether loading may have failed for want of time-outs.
 func lacksTimeouts(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }

@@ -14,35 +14,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rules for the VXLAN packets of networks (VNI) with a tunnel of the vswitch. Other networks on the port are not
-// filtered.
+// Rules for VXLAN packets of networks (VNI) with a vswitch tunnel. Other networks on the port are
+// not filtered.
 //
-//	prerouting, raw   from a peer to the node: not tracked, so that nothing translates the tunnel
+//	prerouting, raw   from a peer to the node: notrack, so that NAT skips the tunnel
 //	output, raw       from the node to a peer: likewise
-//	input             translated? drop ─> not from a peer? drop ─> not by the underlay? drop
+//	input             translated? drop ─> not from a peer? drop ─> not from the underlay? drop
 //	forward           to a peer, from a device of the vswitch? drop
 //	postrouting       to a peer, and translated? drop: the peer would accept it as the node's own
 //
-// A packet came by the underlay if the route to the peer leads through its interface, or if that has the node's
-// address of the tunnel.
+// A packet is from the underlay if the route to the peer uses its input interface, or if that
+// interface has the node's tunnel address.
 
 const portVXLAN = 4789
 
-// vni loads the network of a VXLAN packet: 3 bytes, behind the headers of UDP (8) and
-// 4 bytes of VXLAN.
 func vni() words { return transport(12, 3, first) }
 
-// routeBack matches packets whose source the node reaches by the interface that received them.
+// routeBack matches packets received on the interface of the route to their source.
 func routeBack() words {
 	return join(of(&expr.Fib{Register: scratch, FlagSADDR: true, FlagIIF: true, ResultOIF: true, FlagPRESENT: true}), equals(1))
 }
 
-// addressOfDevice matches packets whose destination is an address of the interface that received them.
 func addressOfDevice() words {
 	return join(of(&expr.Fib{Register: scratch, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true}), equals(native32(unix.RTN_LOCAL)...))
 }
 
-// fromGroup matches packets that a device of the vswitch received.
 func fromGroup() words {
 	return join(meta(expr.MetaKeyIIFGROUP, scratch), equals(native32(own.DeviceGroup)...))
 }
@@ -83,12 +79,13 @@ func tunnelRules() (list []rule) {
 	return list
 }
 
-// networkOf is the VNI as it is in packets, in a register of 4 bytes.
+// networkOf returns the VNI as in packets, in a register of 4 bytes.
 func networkOf(t own.Tunnel) string {
 	return string([]byte{byte(t.Vni >> 16), byte(t.Vni >> 8), byte(t.Vni), 0})
 }
 
-// tunnelElements returns the elements of a tunnel. The tunnel alone has the first one, others may share the rest.
+// tunnelElements returns the elements of a tunnel. The first one is unique; tunnels may share the
+// others.
 func tunnelElements(t own.Tunnel) []element {
 	from, to := string(t.Dst.AsSlice()), string(t.Src.AsSlice())
 	tunnels, peers, ends := tunnels4, peers4, ends4
@@ -118,7 +115,7 @@ func (g *Guards) PermitTunnel(t own.Tunnel) error {
 	return nil
 }
 
-// ForbidTunnel ends that.
+// ForbidTunnel reverses PermitTunnel.
 func (g *Guards) ForbidTunnel(t own.Tunnel) error {
 	if !t.OfTwo() {
 		return nil
@@ -148,8 +145,7 @@ func (g *Guards) ForbidTunnel(t own.Tunnel) error {
 	return nil
 }
 
-// Tunnels returns the tunnels whose packets are accepted, as the kernel has them; none if
-// the rules are not in order.
+// Tunnels returns the permitted tunnels from the kernel; none if the rules are damaged.
 func (g *Guards) Tunnels() (map[own.Tunnel]bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,7 +164,6 @@ func (g *Guards) Tunnels() (map[own.Tunnel]bool, error) {
 	return found, nil
 }
 
-// tunnelsIn returns the tunnels all of whose elements are there.
 func tunnelsIn(table *nft.Table) map[own.Tunnel]bool {
 	found := map[element]bool{}
 	for _, set := range tunnelSets {

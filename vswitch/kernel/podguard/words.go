@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rules are written as lists of words. Keys of sets that have several parts are loaded
-// into consecutive registers of 4 bytes, from the first one on.
+// Rules are lists of words. Keys with several parts are loaded into consecutive registers of 4
+// bytes, from first on.
 const (
-	first       = 8         // NFT_REG32_00
-	afterDevice = first + 4 // behind the name of a device
+	first       = 8
+	afterDevice = first + 4 // behind a device name
 	afterMAC    = afterDevice + 2
 	scratch     = first + 12 // for comparisons, behind the longest key
 )
@@ -38,7 +38,6 @@ func payload(base expr.PayloadBase, offset, length, register uint32) words {
 	return of(&expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: base, Offset: offset, Len: length})
 }
 
-// link, network and transport load a part of the header of that layer.
 func link(offset, length, register uint32) words {
 	return payload(expr.PayloadBaseLLHeader, offset, length, register)
 }
@@ -53,23 +52,21 @@ func transport(offset, length, register uint32) words {
 
 func fromDevice() words { return meta(expr.MetaKeyIIFNAME, first) }
 
-// fromOthers matches packets that a device received that is neither the vswitch's nor the loopback.
 func fromOthers() words {
 	return join(meta(expr.MetaKeyIIFGROUP, scratch), differs(native32(own.DeviceGroup)...),
 		meta(expr.MetaKeyIIFTYPE, scratch), differs(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK)...))
 }
 
-// reachedBy loads the name of the device by which the node reaches the source.
+// reachedBy loads the name of the output device for the source.
 func reachedBy() words {
 	return of(&expr.Fib{Register: first, FlagSADDR: true, ResultOIFNAME: true})
 }
 
-// viaVSwitch matches packets whose source the node reaches by an interface that the vswitch has made.
+// viaVSwitch matches packets with a source behind a vswitch interface.
 func viaVSwitch() words {
 	return join(reachedBy(), of(&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte(own.DevInterface)}))
 }
 
-// equals compares what was loaded into the scratch register.
 func equals(data ...byte) words {
 	return of(&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: data})
 }
@@ -80,7 +77,7 @@ func differs(data ...byte) words {
 
 func ofFamily(family byte) words { return join(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
 
-// status loads bits of the status of the packet's connection. Packets without one match no rule that does.
+// status loads bits of the connection's status. Packets without a connection never match.
 func status(bits uint32) words {
 	return of(
 		&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
@@ -88,26 +85,23 @@ func status(bits uint32) words {
 	)
 }
 
-// translated matches packets whose source or destination the node translates.
 func translated() words { return join(status(statusTranslated), differs(0, 0, 0, 0)) }
 
 func ofProtocol(protocol byte) words {
 	return join(meta(expr.MetaKeyL4PROTO, scratch), equals(protocol))
 }
 
-// onEthernet makes sure that there is a MAC address to load.
+// onEthernet ensures that the packet has a MAC address.
 func onEthernet() words {
 	return join(meta(expr.MetaKeyIIFTYPE, scratch), equals(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_ETHER)...))
 }
 
 func senderMAC() words { return link(6, 6, afterDevice) }
 
-// inSet continues if the loaded key is in the set.
 func inSet(set *nftables.Set) words {
 	return of(&expr.Lookup{SourceRegister: first, SetName: set.Name})
 }
 
-// verdictOf executes the verdict that the map holds for the loaded key.
 func verdictOf(verdicts *nftables.Set) words {
 	return of(&expr.Lookup{SourceRegister: first, SetName: verdicts.Name, IsDestRegSet: true})
 }
@@ -119,12 +113,10 @@ func jump(chain string) words { return of(&expr.Verdict{Kind: expr.VerdictJump, 
 
 func goTo(chain string) words { return of(&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}) }
 
-// counted counts the packet for its device, and drops it.
 func counted(set *nftables.Set) words {
 	return join(fromDevice(), of(&expr.Dynset{
 		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Exprs: []expr.Any{&expr.Counter{}},
 	}), drop())
 }
 
-// big16 is a number as it is in packets.
 func big16(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }

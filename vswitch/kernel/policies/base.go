@@ -11,22 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bits of the mark of a connection that hold the generation in which it was judged
-// last; 0: it was not.
+// Bits of the connection mark that hold the generation of the last verdict; 0: none.
 const (
 	markMask       = 0x00ffff00
 	markShift      = 8
 	lastGeneration = 0xffff
 )
 
-// outside is the bit of the mark of a connection that passes a device that is not the vswitch's.
+// outside marks connections through a device that is not the vswitch's.
 const outside = 0x01000000
 
-// passed is the bit of the mark of a packet that says that a list left it to the next stage
-// of its subject. It counts within one stage only.
+// passed marks a packet that a list left to the next stage of the subject. It is valid within one
+// stage.
 const passed = 0x02000000
 
-// Types of the keys of sets, by IP version.
 var (
 	addressType = map[string]nftables.SetDatatype{"4": nftables.TypeIPAddr, "6": nftables.TypeIP6Addr}
 	selfType    = map[string]nftables.SetDatatype{
@@ -39,16 +37,14 @@ var (
 	}
 )
 
-// baseSets are there as long as the table is, with the type of their elements.
 var baseSets = map[string]nftables.SetDatatype{
-	"self4": selfType["4"], "self6": selfType["6"], // subjects, as both ends of a connection
+	"self4": selfType["4"], "self6": selfType["6"],
 	"subjects4": addressType["4"], "subjects6": addressType["6"],
 }
 
-// baseMaps lead from addresses of subjects to chains.
+// baseMaps map the addresses of subjects to chains.
 var baseMaps = map[string]nftables.SetDatatype{"in4": addressType["4"], "in6": addressType["6"], "out4": addressType["4"], "out6": addressType["6"]}
 
-// hooks are where connections are judged, by the names of chains: before filters of others.
 var hooks = map[string]nft.Hook{
 	"forward": {Type: "filter", Number: unix.NF_INET_FORWARD, Priority: -5},
 	"output":  {Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: -5},
@@ -62,10 +58,8 @@ func baseChain(name string) *nftables.Chain {
 	return c
 }
 
-// baseChains are there as long as the table is, in an order in which they can be filled.
 var baseChains = []string{"forward", "output", "judge", "incoming", "pass", "stray", "errors", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
 
-// baseLines are the rules of a base chain at a generation.
 func baseLines(chain string, generation int) []line {
 	judged := fmt.Sprintf("%#08x", generation<<markShift)
 	switch chain {
@@ -74,8 +68,8 @@ func baseLines(chain string, generation int) []line {
 		list[0].comment = generationComment(generation)
 		return list
 	case "output":
-		// IPVS sends from here what it takes at the hook input, with the addresses of its clients. Packets
-		// that reject a connection belong to it, and have the address that was asked for.
+		// IPVS takes packets at hook input and sends them from here with their clients' addresses.
+		// Packets that reject a connection are related to it and have the requested address.
 		return lines("fib saddr type local accept", "ct state related accept", "goto judge")
 	case "judge":
 		return lines(
@@ -95,11 +89,11 @@ func baseLines(chain string, generation int) []line {
 			fmt.Sprintf("meta oifgroup != %d ct mark set ct mark | %#08x", own.DeviceGroup, outside),
 			fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
 	case "stray":
-		// Frames of a bridge, which br_netfilter shows: what they carry is judged where it is routed.
+		// Frames of a bridge, shown by br_netfilter: their packets are judged where they are routed.
 		return lines("meta iifkind bridge meta oifkind bridge accept", "ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
 	case "errors":
-		// ICMP errors about a connection. What devices of ours receive, podguard has judged. Other devices are on the path
-		// only of connections that pass one of them.
+		// ICMP errors about a connection. podguard has checked the packets from our devices. Other
+		// devices are on the path only of connections that pass one of them.
 		return lines(fmt.Sprintf("meta iifgroup %d accept", own.DeviceGroup), fmt.Sprintf("ct mark & %#08x != 0 accept", outside), "goto stray")
 	case "flows":
 		return flowLines()
@@ -107,21 +101,19 @@ func baseLines(chain string, generation int) []line {
 	return deniedLines(chain)
 }
 
-// next is the generation after another one.
 func next(generation int) int { return generation%lastGeneration + 1 }
 
-// upperHalf reports in which half of the generations one is.
 func upperHalf(generation int) bool { return generation > lastGeneration/2 }
 
-// comesBefore reports whether connections may keep the mark of a generation while another one counts: none that
-// comes before the next sweep of marks. See Driver.clearMarks.
+// comesBefore reports whether connections may keep the mark of an earlier generation while another
+// one is current: the sweep of marks before the other half removes all marks of that half. See
+// Driver.clearMarks.
 func comesBefore(marked, generation int) bool {
 	return upperHalf(marked) == upperHalf(generation) && marked <= generation
 }
 
 func generationComment(generation int) string { return "generation " + strconv.Itoa(generation) }
 
-// generationOf reads the generation off the comments of the chain forward; 0: unknown.
 func generationOf(comments []string) int {
 	if len(comments) == 0 {
 		return 0

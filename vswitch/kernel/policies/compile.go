@@ -10,11 +10,10 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// accessList is a list that stages of subjects may lead to.
 type accessList struct {
 	id   string
 	list *contiv_filter.AccessList
-	// allows: no rule does anything else, so that their order does not matter.
+	// allows: all rules allow, so their order does not matter.
 	allows bool
 	last   *program
 }
@@ -26,18 +25,15 @@ func newList(list *contiv_filter.AccessList) *accessList {
 
 func (l *accessList) chain() string { return listChain + l.id }
 
-// program is an access list as rules.
 type program struct {
 	of    ipVersions
 	chain string
-	// content is the chain of the rules: other rules, another chain.
+	// content names the chain with the rules; other rules have another chain.
 	content string
 	lines   []line
-	// sets that rules refer to, by name.
-	sets []string
+	sets    []string
 }
 
-// compile writes a list as rules: one for each sort of peer and port of each rule.
 func (l *accessList) compile(of ipVersions) *program {
 	if l.last != nil && l.last.of == of {
 		return l.last
@@ -50,10 +46,8 @@ func (l *accessList) compile(of ipVersions) *program {
 	return l.last
 }
 
-// entry leads to the content.
 func (p *program) entry() []line { return lines("goto " + p.content) }
 
-// objects are the chains and sets that the program consists of.
 func (p *program) objects() []string { return append([]string{p.chain, p.content}, p.sets...) }
 
 func sorted(names []string) []string {
@@ -61,7 +55,6 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// ip is an IP version in the language of nft.
 type ip struct{ number, addr string }
 
 var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
@@ -69,8 +62,8 @@ var versions = []ip{{"4", "ip"}, {"6", "ip6"}}
 // condition is a part of a rule; version "" fits both.
 type condition struct{ version, text string }
 
-// ipVersions are those of the addresses of subjects. No connection of another version reaches a
-// list, so other versions have neither rules nor sets.
+// ipVersions holds the IP versions of the subjects' addresses. Connections of other versions reach
+// no list, so other versions need no rules or sets.
 type ipVersions struct{ four, six bool }
 
 func (p ipVersions) with(addrs ...netip.Addr) ipVersions {
@@ -89,7 +82,6 @@ func (p ipVersions) list() (list []ip) {
 	return list
 }
 
-// setsOf are the names of the sets of a kind, by IP version.
 func (p ipVersions) setsOf(kind, id string) (names []string) {
 	for _, v := range p.list() {
 		names = append(names, kind+v.number+"-"+id)
@@ -97,18 +89,15 @@ func (p ipVersions) setsOf(kind, id string) (names []string) {
 	return names
 }
 
-// writing collects rules and the names of sets that they refer to.
 type writing struct {
 	lines []line
 	sets  []string
 }
 
-// add adds a rule of words that may be missing.
 func (w *writing) add(words ...string) {
 	w.lines = append(w.lines, lines(strings.Join(strings.Fields(strings.Join(words, " ")), " "))...)
 }
 
-// rule writes one of a list.
 func (w *writing) rule(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule, of ipVersions, verdict string) {
 	for _, peer := range w.peers(direction, r, of) {
 		for _, port := range w.ports(r, of) {
@@ -119,8 +108,8 @@ func (w *writing) rule(direction contiv_filter.AccessList_Direction, r *contiv_f
 	}
 }
 
-// verdictOf: what may leave is still to be judged where it arrives. What passes is marked for
-// the lists that follow in the stage: see stages.
+// verdictOf returns the verdict of a rule. Allowed egress is still judged at the destination. A
+// pass is marked for the following lists of the stage: see stages.
 func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filter.AccessList_Action) string {
 	egress := direction == contiv_filter.AccessList_EGRESS
 	switch {
@@ -166,7 +155,7 @@ func (w *writing) peers(direction contiv_filter.AccessList_Direction, r *contiv_
 	return list
 }
 
-// peerSide is the direction of conntrack whose source the peer is.
+// peerSide returns the conntrack direction whose source is the peer.
 func peerSide(direction contiv_filter.AccessList_Direction) string {
 	if direction == contiv_filter.AccessList_EGRESS {
 		return "reply"
@@ -174,7 +163,7 @@ func peerSide(direction contiv_filter.AccessList_Direction) string {
 	return "original"
 }
 
-// disjoint sorts networks and leaves out those that others contain.
+// disjoint sorts networks and removes subnets of others.
 func disjoint(texts []string) (left []netip.Prefix) {
 	var networks []netip.Prefix
 	for _, text := range texts {
@@ -198,7 +187,7 @@ var protocolNames = map[contiv_filter.Protocol]string{
 // serverPort is the port that a connection was translated to, in packets of both directions.
 const serverPort = "ct reply proto-src"
 
-// portEnds have it where nft (1.0) does not read serverPort: as a part of a key.
+// portEnds match the server port where nft (1.0) does not accept serverPort: as a part of a key.
 var portEnds = []string{"ct direction original %s th dport %s", "ct direction reply %s th sport %s"}
 
 func (w *writing) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
@@ -237,7 +226,6 @@ func (w *writing) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list [
 	return list
 }
 
-// rangesText joins ranges that overlap or follow each other.
 func rangesText(ranges [][2]uint32) string {
 	slices.SortFunc(ranges, func(a, b [2]uint32) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	var joined [][2]uint32
@@ -258,7 +246,8 @@ func rangesText(ranges [][2]uint32) string {
 	return oneOf(texts)
 }
 
-// oneOf avoids a set for a single value: what the kernel takes for an anonymous set grows with their number.
+// oneOf avoids a set for a single value, because the cost of an anonymous set grows with their
+// number.
 func oneOf(texts []string) string {
 	if len(texts) == 1 {
 		return texts[0]

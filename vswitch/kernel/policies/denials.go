@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is denied is counted for each subject, direction and cause, and noted with its addresses and port
+// Denied packets are counted by subject, direction and cause, and recorded with addresses and port
 // in sets that packets fill:
 //
 //	denied-in, denied-out      a rule denied it       ┌─> @denied-in4, …    subject, counter
 //	isolated-in, isolated-out  no rule allowed it ────┤
-//	                                                  └─> flows: so many in a second ──> @flows4, @others4, …
+//	                                                  └─> flows: rate limit ──> @flows4, @others4, …
 //
-// The sizes of the sets bound memory; the rate limits bound the work of their readers. Packets that pass
-// are not looked up in them.
+// Set sizes bound memory, and rate limits bound the readers' work. Allowed packets need no lookup.
 const (
-	// subjectsNoted bounds the subjects of a node, and subjectKept is how long one that nothing is denied
-	// to any more keeps its counter.
+	// subjectsNoted bounds the subjects of a node. subjectKept is how long the counter of a subject
+	// without new denials stays.
 	subjectsNoted = 4096
 	subjectKept   = "1h"
-	// flowsNoted is more than flowRate lets in during flowKept, from each of the four chains.
+	// flowsNoted exceeds the flows that flowRate permits during flowKept from each of the four
+	// chains.
 	flowsNoted = 8192
 	flowRate   = "limit rate 50/second burst 100 packets"
 	flowKept   = "30s"
 )
 
-// deniedChains are where packets end, with the end of the connection that is the subject.
+// deniedChains end with a drop; the value is the conntrack direction of the subject.
 var deniedChains = map[string]string{"denied-in": "reply", "denied-out": "original", "isolated-in": "reply", "isolated-out": "original"}
 
 // noteSets are filled by packets.
@@ -56,7 +56,8 @@ var noteSets = func() map[string]*nftables.Set {
 	return sets
 }()
 
-// deniedLines count and note a packet, and drop it. Its connection counts as never judged: generations come again.
+// deniedLines count, record and drop a packet, and clear the mark of its connection, because
+// generation numbers recur.
 func deniedLines(chain string) []line {
 	texts := []string{fmt.Sprintf("ct mark set ct mark & %#08x", ^uint32(markMask))}
 	for _, v := range versions {
@@ -65,7 +66,6 @@ func deniedLines(chain string) []line {
 	return lines(append(texts, flowRate+" jump flows", "drop")...)
 }
 
-// flowLines note who wanted to open a connection, to what.
 func flowLines() []line {
 	var texts []string
 	for _, v := range versions {
@@ -77,7 +77,7 @@ func flowLines() []line {
 	return lines(texts...)
 }
 
-// Denials reads what was denied. It is bounded, whatever pods send.
+// Denials returns the denied traffic. Its size is bounded.
 func (d *Driver) Denials(context.Context, bool) (r filter.Denials, err error) {
 	d.mu.Lock()
 	exists := d.have == nil || d.have.exists
@@ -117,7 +117,6 @@ func (d *Driver) Denials(context.Context, bool) (r filter.Denials, err error) {
 	return r, nil
 }
 
-// flowOf reads the key of an element: parts in registers of four bytes.
 func flowOf(key string, size int) (flow filter.DeniedFlow, ok bool) {
 	if len(key) < 2*size+4 {
 		return flow, false

@@ -1,8 +1,8 @@
-// Package policies makes the Linux kernel judge connections by the values of
-// contiv.filter: a table of nftables of the family inet, at the hooks forward and output.
+// Package policies enforces the values of contiv.filter on connections, with an nftables table of
+// family inet at the hooks forward and output.
 //
-//	forward ── judged already: ct mark has the present generation ──> accept
-//	   │      output ── an address of the node sends ──> accept
+//	forward ── ct mark has the current generation ──> accept
+//	   │      output ── source is an address of the node ──> accept
 //	   ▼         ▼
 //	judge ───────
 //	   │ ct original saddr ──map out4, out6──> out/<hash> ── blocks, jump list/<egress list>, … ──> isolated-out
@@ -10,35 +10,34 @@
 //	incoming <─────────────────────────────────────────────────────┘
 //	   │ ct reply saddr ──map in4, in6──> in/<hash> ── blocks, jump list/<ingress list>, … ──> isolated-in
 //	   ▼                                                          │ allowed
-//	pass: ct mark gets the present generation <────────────────────┘
+//	pass: ct mark gets the current generation <────────────────────┘
 //
-//	block ── @u4-<hash> peers, @p4-<hash> peers with ports: of all lists in a row that only allow; see union.go
-//	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>: of others
+//	block ── @u4-<hash> peers, @p4-<hash> peers with ports: of adjacent lists that only allow; see union.go
+//	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>: other lists
 //
-// What a packet meets does not depend on how many lists a block has. Lists that subjects do not lead to are
-// not in the table: they are there if the subjects are that have them.
+// The number of rules that a packet traverses does not depend on the number of lists in a block. A
+// list is in the table only while a subject jumps to it.
 //
-// Rules and sets exist for the IP versions that subjects have or once had, since packets of other
-// versions never reach a list. The first subject of another version adds them in a step of its own.
+// Rules and sets exist for the IP versions that subjects have or once had, because packets of other
+// versions never reach a list. The first subject of another version adds them in a separate step.
 //
-// Rules that deny lead to denied-in and denied-out; see denials.go.
+// Denying rules jump to denied-in and denied-out; see denials.go.
 //
-// Rules match the original and reply addresses of conntrack. Both directions of a connection
-// therefore get the same verdict, and it does not matter whether or where services and NAT
-// translate it. The connection mark stores the generation of the values for which the connection
-// was allowed. A change starts a new generation, so each connection is evaluated again at its next
-// packet, in either direction. Marks outlive values and agents, so generations go on: without values, the table
-// still has the last one. A mark is cleared where a rule denies. Generations have 16 bits and come again: before the
-// first of each half of them, the marks of that half are cleared, which are from before the other half.
+// Rules match the original and reply addresses of conntrack. So both directions of a connection get
+// the same verdict, whether or not services and NAT translate it. The connection mark stores the
+// generation of the values for which the connection was allowed. A change starts a new generation,
+// so each connection is evaluated again at its next packet, in either direction. Marks outlive
+// values and agents, so the table keeps the last generation even without values. A denial clears
+// the mark. Generations have 16 bits and recur: before the first one of each half, all marks of
+// that half are cleared.
 //
-// At the hook output are the packets of IPVS: it takes those for its services at the hook input,
-// and sends them to a server with the addresses of their clients. Without the conntrack of IPVS
-// (net.ipv4.vs.conntrack), the client of an answer is unknown, so nothing passes from and to subjects.
+// Hook output handles IPVS, which takes the packets of its services at hook input and sends them to
+// a server with their clients' addresses. Without net.ipv4.vs.conntrack, the client of a reply is
+// unknown, so such traffic from and to subjects is dropped.
 //
-// A change takes up to three transactions. The first creates rules that no packet reaches yet,
-// because the kernel (6.18) fills interval sets a moment after the rules that use them become
-// active. The second makes everything visible to packets. The third removes unreachable rules and
-// sets.
+// A change takes up to three transactions. The first creates unreachable rules, because the kernel
+// (6.18) fills interval sets shortly after the rules that use them become active. The second
+// activates them. The third removes unreachable rules and sets.
 //
 // A restarted agent recognises objects by their names, and rules by comments that contain hashes of
 // their text.

@@ -21,23 +21,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NFT is the nftables of a network namespace; *nft.Conn is one.
+// NFT gives access to the nftables of a network namespace. *nft.Conn implements it.
 type NFT interface {
 	// Locked calls fn while no other part of this process changes the ruleset.
 	Locked(fn func() error) error
-	// Commit makes a transaction happen, all or nothing.
+	// Commit executes a transaction atomically.
 	Commit(...*nft.Batch) error
-	// ReadTable returns a table, nil if there is none, and the generation of the ruleset; 0: unknown.
+	// ReadTable returns a table, or nil if it does not exist, and the ruleset generation (0:
+	// unknown).
 	ReadTable(family byte, table string) (*nft.Table, uint32, error)
-	// Packets returns the counters of the elements of a set.
+	// Packets returns the counters of a set's elements.
 	Packets(family byte, table, set string) (map[string]uint64, error)
-	// Unchanged reports whether a table is as it was at a generation; now is the present one.
+	// Unchanged reports whether a table is unchanged since a generation, and the current generation.
 	Unchanged(table string, since uint32) (now uint32, ok bool)
-	// Foreign reports whether others changed one of the tables.
+	// Foreign reports whether another party changed one of the tables.
 	Foreign(changes []nft.Change, tables ...string) (by string, foreign bool)
 }
 
-// ClearMarks clears the bits of the mask in the marks of the connections of a network namespace whose mark is stale.
+// ClearMarks clears the mask's bits in the marks of connections with stale marks, in one network
+// namespace.
 type ClearMarks func(mask uint32, stale func(mark uint32) bool) error
 
 // Driver implements vswitch.Filter.
@@ -48,22 +50,20 @@ type Driver struct {
 
 	mu   sync.Mutex
 	want values
-	// have is what the table holds at the generation; nil: to be read.
+	// have is the content of the table at the generation; nil: unknown.
 	have       *table
 	generation uint32
-	// judged is the last generation in which connections were judged; 0: unknown. It outlives a table that others
-	// remove, as the marks of connections do.
+	// judged is the last generation of verdicts; 0: unknown. It outlives a table that another party
+	// removes, because connection marks do.
 	judged int
-	// stale are objects that were found, and that no value has asked for or disowned yet.
-	stale map[string]bool
-	// unions are those of the table.
-	unions *unions
-	limits limits
-	// sweepAll: the table may contain unknown objects that no value needs.
+	// stale holds objects found in the table that no value has claimed or disowned yet.
+	stale    map[string]bool
+	unions   *unions
+	limits   limits
 	sweepAll bool
 }
 
-// New returns a driver; the table is made when it is needed.
+// New returns a driver. It creates the table when needed.
 func New(nft NFT, marks ClearMarks, log *slog.Logger) *Driver {
 	return &Driver{nft: nft, marks: marks, log: log, want: newValues(), stale: map[string]bool{}, unions: newUnions(), limits: usualLimits}
 }
@@ -88,7 +88,7 @@ func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
 			e.base()
 		}
 		d.cover(e, set)
-		// The rules of subjects depend on all the rest.
+		// Subjects last: their rules depend on the other values.
 		for _, subjects := range []bool{false, true} {
 			for _, m := range set {
 				if isSubject(m) == subjects {
@@ -111,7 +111,6 @@ func isSubject(m proto.Message) bool {
 	return ok
 }
 
-// cover writes lists and sets for the IP versions of subjects that come, too.
 func (d *Driver) cover(e *edit, set []proto.Message) {
 	versions := d.want.versions
 	for _, m := range set {
@@ -197,7 +196,7 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 				case d.adopt(m, writer):
 					found = append(found, m)
 				default:
-					d.want.forget(m) // it is set again, or nobody removes it
+					d.want.forget(m) // set again, or never removed
 				}
 			}
 		}
@@ -215,7 +214,7 @@ func (d *Driver) Drop(ctx context.Context) error {
 	})
 }
 
-// Keys returns the northbound keys of the values that were set.
+// Keys returns the northbound keys of the configured values.
 func (d *Driver) Keys() (keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,7 +233,6 @@ func (d *Driver) Keys() (keys []string) {
 	return keys
 }
 
-// load reads the table unless it is known and unchanged by others since.
 func (d *Driver) load() error {
 	if now, ok := d.nft.Unchanged(qualifiedName, d.generation); ok && d.have != nil {
 		d.generation = now
@@ -252,7 +250,7 @@ func (d *Driver) load() error {
 	return nil
 }
 
-// begin finds out the generation with which to go on. Where nobody knows it, all connections count as never judged.
+// begin determines the current generation. If it is unknown, it clears all marks.
 func (d *Driver) begin() error {
 	if d.judged != 0 {
 		return nil
@@ -264,7 +262,7 @@ func (d *Driver) begin() error {
 	return nil
 }
 
-// judgeAnew begins a generation. Before those of the other half come, no connection has a mark of one of them.
+// judgeAnew starts a generation, and clears the marks of recurring ones.
 func (d *Driver) judgeAnew() error {
 	generation := next(d.judged)
 	if upperHalf(generation) != upperHalf(d.judged) {
@@ -276,7 +274,8 @@ func (d *Driver) judgeAnew() error {
 	return nil
 }
 
-// clearMarks clears marks of generations that are to come: a connection that was silent since they were there before would pass.
+// clearMarks clears the marks of future generations. Otherwise a connection that was idle since the
+// same generation number was last used would pass.
 func (d *Driver) clearMarks(generation int) error {
 	err := d.marks(markMask, func(mark uint32) bool {
 		marked := int(mark & markMask >> markShift)
@@ -288,7 +287,8 @@ func (d *Driver) clearMarks(generation int) error {
 	return nil
 }
 
-// change makes what edit asks for, see the package documentation. judges: connections are judged afterwards.
+// change applies edit as the package documentation describes. judges: connections are judged again
+// afterwards.
 func (d *Driver) change(judges bool, do func(*edit)) error {
 	return d.nft.Locked(func() error {
 		d.mu.Lock()
@@ -315,13 +315,13 @@ func (d *Driver) change(judges bool, do func(*edit)) error {
 				d.have, d.generation = nil, 0
 				if b == &e.clean {
 					d.log.Warn("What policies no longer need is still in nftables; the next change of a policy removes it", "table", qualifiedName, "error", err)
-					return nil // what was asked for is done
+					return nil
 				}
-				d.want = before // whoever asked for it knows that it is not there
+				d.want = before // the caller knows that the change failed
 				return supported(err)
 			}
 			if generation != 0 {
-				generation++ // ours, if nobody else changed anything: see load
+				generation++
 			}
 		}
 		d.generation = generation
@@ -329,7 +329,7 @@ func (d *Driver) change(judges bool, do func(*edit)) error {
 	})
 }
 
-// supported says what a kernel lacks that refuses a transaction.
+// supported wraps the errors of kernels without a required feature.
 func supported(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return vswitch.Unsupported("policies: this Linux kernel lacks a part of nftables (tables inet, verdict maps, concatenations, conntrack): %v", err)
@@ -337,18 +337,18 @@ func supported(err error) error {
 	return err
 }
 
-// Notice: no event of rtnetlink concerns policies.
+// Notice ignores rtnetlink, which has no events about policies.
 func (*Driver) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
-// Check reports the values if others changed the table.
+// Check reports the values if another party changed the table.
 func (d *Driver) Check(b *drift.Batch) {
 	if by, foreign := d.nft.Foreign(drift.Suspects[nft.Change](b), qualifiedName); foreign {
 		b.Report(fmt.Sprintf("nftables table %q was changed%s", tableName, by), d.Keys()...)
 	}
 }
 
-// adopt takes over an expected value if the table has exactly that. A list is there if the subjects
-// are that have it.
+// adopt adopts an expected value if the table contains exactly its objects. A list exists if its
+// subjects do.
 func (d *Driver) adopt(m proto.Message, writer *stageWriter) bool {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
@@ -394,14 +394,14 @@ func (d *Driver) adopt(m proto.Message, writer *stageWriter) bool {
 	return true
 }
 
-// known removes objects from the list of unclaimed ones.
+// known removes objects from stale.
 func (d *Driver) known(objects ...string) {
 	for _, object := range objects {
 		delete(d.stale, object)
 	}
 }
 
-// unexpected returns values that stand for what is stale.
+// unexpected returns values that represent stale objects.
 func (d *Driver) unexpected(expected []proto.Message) (found []proto.Message) {
 	names := d.want.named()
 	for _, m := range expected {

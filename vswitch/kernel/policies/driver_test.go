@@ -16,10 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// calm is a kernel that does what it is asked for, and that nobody else changes.
 type calm struct {
 	generation uint32
-	fail       error // of transactions
+	fail       error
 }
 
 func (c *calm) Locked(fn func() error) error { return fn() }
@@ -64,7 +63,6 @@ func subjectOf(n int, lists ...int) *contiv_filter.Subject {
 	return &contiv_filter.Subject{Name: fmt.Sprint("pod", n), Addresses: []string{fmt.Sprintf("10.2.%d.%d", n/250, n%250)}, Ingress: []*contiv_filter.Subject_Stage{stage}}
 }
 
-// Whatever comes and goes in whichever order: the table holds what values need, and no more.
 func TestNothingUnneededStays(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -78,7 +76,7 @@ func TestNothingUnneededStays(t *testing.T) {
 				value = listOf(random.IntN(3), random.IntN(4))
 			default:
 				s := subjectOf(random.IntN(3), random.IntN(3), random.IntN(4))
-				s.Addresses = []string{fmt.Sprintf("10.2.0.%d", random.IntN(4))} // sometimes one that another has
+				s.Addresses = []string{fmt.Sprintf("10.2.0.%d", random.IntN(4))}
 				value = s
 			}
 			do := d.Set
@@ -103,8 +101,8 @@ func TestNothingUnneededStays(t *testing.T) {
 	}
 }
 
-// BenchmarkPodComesAndGoes measures what a pod costs the driver, without the kernel, beside
-// other pods, each with a policy and an address set of its own.
+// BenchmarkPodComesAndGoes measures the driver's cost per pod, without the kernel, among other pods
+// that have a policy and an address set each.
 func BenchmarkPodComesAndGoes(b *testing.B) {
 	for _, others := range []int{1, 100, 5000} {
 		b.Run(fmt.Sprint("beside ", others), func(b *testing.B) {
@@ -129,8 +127,7 @@ func BenchmarkPodComesAndGoes(b *testing.B) {
 	}
 }
 
-// Who asked for a value that could not be set knows that it is not there, and does not
-// remove it.
+// A value that failed to be set is not wanted: its caller will not remove it.
 func TestWhatFailedIsNotWanted(t *testing.T) {
 	kernel := &calm{generation: 1}
 	d := New(kernel, noConnections, slog.New(slog.DiscardHandler))
@@ -156,7 +153,6 @@ func TestWhatFailedIsNotWanted(t *testing.T) {
 	}
 }
 
-// noting is a kernel whose sets have elements with counters.
 type noting struct {
 	calm
 	packets map[string]map[string]uint64
@@ -166,7 +162,6 @@ func (n *noting) Packets(_ byte, _, set string) (map[string]uint64, error) {
 	return n.packets[set], nil
 }
 
-// What is denied is read from the sets of both IP versions, which have room for the pods of a node.
 func TestDenialsOfBothVersions(t *testing.T) {
 	client, server := netip.MustParseAddr("fd10::2"), netip.MustParseAddr("fd10::3")
 	key := addressKey(client) + addressKey(server) + string([]byte{6, 0, 0, 0, 0, 80, 0, 0})

@@ -12,24 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// edit collects a change. What the table holds is kept as if it had been made.
+// edit collects a change. It keeps the known state of the table as if the change were committed.
 type edit struct {
-	d    *Driver
-	have *table
-	// The three transactions.
+	d                    *Driver
+	have                 *table
 	prepare, step, clean nft.Batch
 
-	// moved are members that came to address sets and left them; see follow.
 	moved []move
-	// lists have changed, and unions have outgrown their blocks: subjects with these are written again,
-	// or all of them. written are those that were.
+	// lists and outgrown hold changed lists and unions that outgrew their blocks: rewrite renders
+	// their subjects, or with all every subject, again.
 	lists, outgrown map[string]bool
 	all             bool
 	written         map[string]bool
 	writer          *stageWriter
 }
 
-// move is a member that an address set has more (+1) or less (-1).
 type move struct {
 	set, addr string
 	n         int
@@ -41,7 +38,6 @@ func newEdit(d *Driver) *edit {
 
 func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO_INET} }
 
-// transactions returns those that do something.
 func (e *edit) transactions() (list []*nft.Batch, err error) {
 	if e.have.intact && !e.step.Empty() {
 		if err := e.judgeAnew(); err != nil {
@@ -56,20 +52,17 @@ func (e *edit) transactions() (list []*nft.Batch, err error) {
 	return list, nil
 }
 
-// fill makes a chain that exists consist of the rules.
 func fill(b *nft.Batch, chain string, rules []line) {
 	b.FlushChain(chain)
 	add(b, chain, rules)
 }
 
-// add adds rules to a chain.
 func add(b *nft.Batch, chain string, rules []line) {
 	for _, l := range rules {
 		b.AddText(chain, l.comment, l.text)
 	}
 }
 
-// base makes what all else rests on.
 func (e *edit) base() {
 	if e.have.intact {
 		return
@@ -114,7 +107,7 @@ func (e *edit) base() {
 	e.have.exists, e.have.intact, e.have.hooks = true, true, maps.Clone(hooks)
 }
 
-// judgeAnew begins a generation, as part of the step.
+// judgeAnew starts a generation as part of the step.
 func (e *edit) judgeAnew() error {
 	if err := e.d.judgeAnew(); err != nil {
 		return err
@@ -128,7 +121,7 @@ func (e *edit) judgeAnew() error {
 	return nil
 }
 
-// setElements makes sets have exactly the elements. Those that go, go first.
+// setElements replaces the elements of sets. It deletes before it adds.
 func (e *edit) setElements(want elements) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		e.d.known(name)
@@ -161,7 +154,6 @@ func (e *edit) move(set string, addrs []string, n int) {
 	}
 }
 
-// follow changes unions as the address sets have changed that they are made of.
 func (e *edit) follow() {
 	touched := map[*union]map[string]bool{}
 	for _, m := range e.moved {
@@ -200,7 +192,7 @@ func (e *edit) follow() {
 	}
 }
 
-// ensureUnion makes the table have a union. One that was found there may have other members.
+// ensureUnion creates a union. A union found in the table may have other members.
 func (e *edit) ensureUnion(u *union) {
 	if e.d.unions.byName[u.name] != nil {
 		return
@@ -208,7 +200,7 @@ func (e *edit) ensureUnion(u *union) {
 	b := &e.step
 	if e.have.sets[u.name] == nil {
 		e.ensureSet(u.name)
-		b = &e.prepare // no packet is looked up in it yet
+		b = &e.prepare // no packet uses it yet
 	}
 	u.count(e.have.sets)
 	have := e.have.sets[u.name]
@@ -239,8 +231,8 @@ func members(set string, keys []string) []nft.Element {
 	return list
 }
 
-// ensureSet makes an empty set, if there is none. One that was found stays as it is until
-// its value claims it, or turns out to be gone.
+// ensureSet creates an empty set if it is missing. A set found in the table stays unchanged until
+// its value claims or disowns it.
 func (e *edit) ensureSet(name string) {
 	if e.have.sets[name] != nil {
 		return
@@ -253,7 +245,7 @@ func (e *edit) ensureSet(name string) {
 	e.have.sets[name] = map[string]bool{}
 }
 
-// addressSet gives a set its members; nil: none, if it exists.
+// addressSet sets the members of an existing set; nil: none.
 func (e *edit) addressSet(id string, v *contiv_filter.AddressSet) {
 	versions := e.d.want.versions
 	e.set(versions.setsOf(addressSet, id), v != nil, addressElements(id, v, versions))
@@ -276,7 +268,6 @@ func (e *edit) set(names []string, wanted bool, members elements) {
 	e.setElements(members)
 }
 
-// ensureChain makes a chain that nothing leads to yet have the rules.
 func (e *edit) ensureChain(name string, rules []line) {
 	e.d.known(name)
 	if e.have.has(name, rules) {
@@ -306,7 +297,6 @@ func (e *edit) list(p *program) {
 	}
 }
 
-// claimList notes that the chains of a list that were found are known.
 func (e *edit) claimList(id string) {
 	e.d.known(listChain + id)
 	for name := range e.d.stale {
@@ -334,7 +324,7 @@ func (e *edit) subject(v *contiv_filter.Subject) {
 	}
 }
 
-// write makes what a subject needs.
+// write renders a subject.
 func (e *edit) write(v *contiv_filter.Subject) *subject {
 	if e.writer == nil {
 		e.writer = newWriter(e.d)
@@ -362,7 +352,6 @@ func (e *edit) write(v *contiv_filter.Subject) *subject {
 	return s
 }
 
-// rewrite writes the subjects again whose rules depend on something that has changed.
 func (e *edit) rewrite() {
 	for _, name := range slices.Sorted(maps.Keys(e.d.want.subjects)) {
 		old := e.d.want.subjects[name]
@@ -375,12 +364,12 @@ func (e *edit) rewrite() {
 			continue
 		}
 		for _, u := range slices.Concat(old.in.unions, old.out.unions) {
-			e.ensureUnion(u) // after the table was read again, none is known
+			e.ensureUnion(u) // reading the table again forgets all unions
 		}
 	}
 }
 
-// removeSubject takes the name of a subject, or one that stands for an address.
+// removeSubject takes the name of a subject, or one that represents an address.
 func (e *edit) removeSubject(name string) {
 	if text, ok := strings.CutPrefix(name, unknown); ok {
 		if addr, err := netip.ParseAddr(text); err == nil {
@@ -393,7 +382,7 @@ func (e *edit) removeSubject(name string) {
 	}
 }
 
-// address makes maps lead from an address to where its subject wants, or nowhere.
+// address maps an address to the chains of its subject, or removes it from the maps.
 func (e *edit) address(addr netip.Addr) {
 	v, key := version(addr), addressKey(addr)
 	e.d.known(addr.String())
@@ -428,7 +417,6 @@ func (e *edit) address(addr netip.Addr) {
 	}
 }
 
-// drop removes the table.
 func (e *edit) drop() {
 	e.prepare, e.step, e.clean = batch(), batch(), batch()
 	if e.have.exists {
@@ -437,8 +425,8 @@ func (e *edit) drop() {
 	*e.have, e.d.unions = *newTable(), newUnions()
 }
 
-// retire leaves no more of the table than a chain that no packet reaches. It has the generation, which the marks of
-// connections refer to: those are still there when the next value comes.
+// retire reduces the table to an unreachable chain with the generation. Connection marks outlive
+// the values and refer to it.
 func (e *edit) retire() {
 	if e.have.isRetired() {
 		return
@@ -451,8 +439,8 @@ func (e *edit) retire() {
 	e.have.exists, e.have.generation, e.have.chains["forward"] = true, e.d.judged, comments(rules)
 }
 
-// sweep removes the objects that no value needs. It keeps all sets while there are lists that are neither claimed nor
-// disowned, since those may need any of them.
+// sweep removes the objects that no value needs. It keeps all sets while some lists are neither
+// claimed nor disowned, because these lists may need any set.
 func (e *edit) sweep() {
 	if !e.have.exists {
 		return
@@ -487,10 +475,9 @@ func (e *edit) sweep() {
 	e.follow()
 }
 
-// unneeded are all chains and sets that no value needs, but for what may still be led to.
+// unneeded returns the chains and sets that no value needs and no remaining map element can reach.
 func (e *edit) unneeded() (list []string) {
 	needed := e.d.want.needed
-	// What is led to stays, and whatever that may refer to.
 	led, keepLists, keepSets := map[string]bool{}, false, false
 	for _, elements := range e.have.maps {
 		for _, chain := range elements {
@@ -517,7 +504,7 @@ func (e *edit) unneeded() (list []string) {
 	return list
 }
 
-// disown releases found objects whose users have been claimed or removed since.
+// disown releases found objects after all their users were claimed or removed.
 func (e *edit) disown() {
 	addresses := false
 	for name := range e.d.stale {
@@ -541,7 +528,6 @@ func (e *edit) disown() {
 	}
 }
 
-// named are the chains and sets that values stand for.
 func (w *values) named() map[string]bool {
 	objects := map[string]bool{}
 	for id := range w.addresses {

@@ -10,9 +10,9 @@ import (
 
 const (
 	tableName     = "contiv-policy"
-	qualifiedName = "inet " + tableName // as events have it
+	qualifiedName = "inet " + tableName // as in events
 
-	addressSet  = "a" // and 4- or 6-, and the name
+	addressSet  = "a" // followed by 4- or 6-, and the name
 	endpointSet = "e"
 	listChain   = "list/"
 	rulesChain  = "rules/"
@@ -20,8 +20,7 @@ const (
 	outChain    = "out/"
 )
 
-// ident writes a name as a part of the name of an object: what people recognise of
-// it, and a hash.
+// ident escapes a name for use in an object's name: a readable part and a hash.
 func ident(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name[:min(len(name), 60)]) {
@@ -35,8 +34,8 @@ func ident(name string) string {
 	return b.String() + "-" + hash(name)
 }
 
-// setIdent writes the name of a set as a part of the names of objects. The kernel compares names of sets
-// one after the other, so they are short: most are as they are.
+// setIdent escapes the name of a set. The kernel compares set names one by one, so they are short:
+// most are unchanged.
 func setIdent(name string) string {
 	if len(name) <= 40 && consistsOf(name, digits+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") && !isHashed(name) {
 		return name
@@ -46,9 +45,9 @@ func setIdent(name string) string {
 
 const digits = "0123456789"
 
-// isHashed reports whether a name ends as those that ident writes.
+// isHashed reports whether a name ends like a name from ident.
 func isHashed(name string) bool {
-	const ending = 1 + 16 // a dash, and the hash
+	const ending = 1 + 16
 	if len(name) < ending {
 		return false
 	}
@@ -56,10 +55,10 @@ func isHashed(name string) bool {
 	return last[0] == '-' && consistsOf(last[1:], digits+"abcdef")
 }
 
-// consistsOf is no regular expression: the names of all peers of a pod are looked at when a policy of it changes.
+// consistsOf avoids a regular expression, because a policy change checks the names of all peers.
 func consistsOf(text, chars string) bool { return strings.TrimLeft(text, chars) == "" }
 
-// identOf writes a name, by ident or setIdent, unless it stands for an object.
+// identOf escapes a name with write, unless it represents an object.
 func identOf(name string, write func(name string) string) string {
 	if id, ok := strings.CutPrefix(name, unknown); ok {
 		return id
@@ -67,8 +66,8 @@ func identOf(name string, write func(name string) string) string {
 	return write(name)
 }
 
-// listIdent writes the name of an access list. Lists of the two directions are apart, so that a
-// subject which names one of the other direction has none, and does not lead in a circle.
+// listIdent escapes the name of an access list. The two directions have separate names, so a
+// subject with a list of the other direction finds none, and no jump forms a loop.
 func listIdent(direction contiv_filter.AccessList_Direction, name string) string {
 	if direction == contiv_filter.AccessList_EGRESS && !strings.HasPrefix(name, unknown) {
 		return "out-" + ident(name)
@@ -81,10 +80,8 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// setsOf are the names of the two sets, for IPv4 and IPv6, of a kind.
 func setsOf(kind, id string) []string { return []string{kind + "4-" + id, kind + "6-" + id} }
 
-// line is a rule; it is known by its comment.
 type line struct{ text, comment string }
 
 func lines(texts ...string) []line {

@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// Names of sets stay as they are if they are short and plain, and cannot be taken for those that ident writes.
 func TestNamesOfSets(t *testing.T) {
 	const hashed = "default-0123456789abcdef"
 	for name, stays := range map[string]bool{

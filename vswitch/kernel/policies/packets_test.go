@@ -19,8 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// site is a driver, and a host that its rules are walked on: left is 10.21.0.0/24, right
-// 10.22.0.0/24, and the same with IPv6.
+// site is a driver with a simulated host: left is 10.21.0.0/24, right 10.22.0.0/24, and the same
+// with IPv6.
 type site struct {
 	*nfttest.Host
 	driver *Driver
@@ -44,7 +44,6 @@ func newSite() *site {
 	return s
 }
 
-// set makes these the only values.
 func (s *site) set(t *testing.T, values ...proto.Message) {
 	t.Helper()
 	if err := s.driver.Change(t.Context(), values, without(s.values, values)); err != nil {
@@ -83,7 +82,6 @@ func opening(p vswitchtest.FilterProbe) nfttest.Packet {
 	return packet
 }
 
-// send walks a packet, from the device where its source is.
 func (s *site) send(t *testing.T, p nfttest.Packet) nfttest.Outcome {
 	t.Helper()
 	p.In = s.Route(p.Src.Addr())
@@ -94,8 +92,8 @@ func (s *site) send(t *testing.T, p nfttest.Packet) nfttest.Outcome {
 	return o
 }
 
-// IPVS sends the packets of its clients from the node. They pass if they would pass when the node
-// forwards them; what the node sends itself always does.
+// IPVS sends its clients' packets from the node. They pass if they would pass when forwarded. The
+// node's own packets always pass.
 func TestPacketsFromTheNodeAreJudgedByTheirSource(t *testing.T) {
 	s := newSite()
 	for _, c := range vswitchtest.FilterCases() {
@@ -115,8 +113,8 @@ func TestPacketsFromTheNodeAreJudgedByTheirSource(t *testing.T) {
 	}
 }
 
-// The cases that the conformance suite sends packets for come out the same in memory: the opening
-// packet of each connection passes or not, and if it does, so does the answer.
+// The cases of the conformance suite give the same results on the simulated host: the opening
+// packet of each connection, and the reply if it passes.
 func TestConformanceCasesInMemory(t *testing.T) {
 	s := newSite()
 	for _, c := range vswitchtest.FilterCases() {
@@ -140,8 +138,8 @@ func TestConformanceCasesInMemory(t *testing.T) {
 	}
 }
 
-// Whatever values come and go, packets pass exactly when package filter says that they do, also where
-// sets and unions grow beyond their limits.
+// For random values, packets pass exactly as package filter computes, even with sets and unions
+// beyond their limits.
 func TestRandomValuesInMemory(t *testing.T) {
 	for seed, limits := range []limits{usualLimits, {set: 3, union: usualLimits.union}, {set: 4, union: 8}, {union: 2}} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) { randomValues(t, uint64(seed), limits) })
@@ -193,7 +191,7 @@ func randomValues(t *testing.T, seed uint64, limits limits) {
 	}
 }
 
-// restart has the values found by another driver.
+// restart replaces the driver, which lists the values.
 func (s *site) restart(t *testing.T, values []proto.Message) {
 	t.Helper()
 	limits := s.driver.limits
@@ -209,7 +207,6 @@ func (s *site) restart(t *testing.T, values []proto.Message) {
 	}
 }
 
-// randomValue is one of few names, so that values refer to each other.
 func randomValue(random *rand.Rand, addrs []netip.Addr) proto.Message {
 	some := func(kind string) (names []string) {
 		for n := range 3 {
@@ -266,8 +263,7 @@ func randomValue(random *rand.Rand, addrs []netip.Addr) proto.Message {
 	}
 }
 
-// A connection that exists is judged again when values change, in whichever direction its
-// next packet goes.
+// A change of values re-evaluates an existing connection, whichever direction its next packet has.
 func TestConnectionsAreJudgedAgainInMemory(t *testing.T) {
 	s := newSite()
 	probe := vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "tcp", Port: 80}
@@ -298,8 +294,8 @@ func TestConnectionsAreJudgedAgainInMemory(t *testing.T) {
 	want("nothing is judged", true)
 }
 
-// Rules and sets are for the IP versions that subjects have, and for others with the first subject
-// that has one: nothing more passes meanwhile, nor after a restart.
+// The first subject of an IP version adds its rules and sets to existing lists. No additional
+// packet passes meanwhile, nor after a restart.
 func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	s := newSite()
 	probe := func(src, dst string, port uint16) vswitchtest.FilterProbe {
@@ -358,8 +354,8 @@ func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	want("after another restart", six)
 }
 
-// Marks of connections outlive the values for which they were made, the table and the agent. Who was allowed once is
-// judged by the values that come later.
+// Connection marks outlive the values, the table and the agent. A connection that was once allowed
+// is judged by later values.
 func TestConnectionsAreJudgedAgainByALaterTable(t *testing.T) {
 	there := opening(vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "udp", Port: 80})
 	subject := func(deny bool) proto.Message {
@@ -394,8 +390,8 @@ func TestConnectionsAreJudgedAgainByALaterTable(t *testing.T) {
 	}
 }
 
-// Generations come again. A connection that was silent meanwhile is judged by the values that are there then, whether the agent
-// restarts or others remove the table.
+// Generation numbers recur. A connection that was idle meanwhile is judged by the current values,
+// even if the agent restarts or another party removes the table.
 func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
 	there := opening(vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "udp", Port: 80})
 	subject := func(deny bool) proto.Message {
@@ -414,7 +410,7 @@ func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
 			t.Run(fmt.Sprintf("opened in %d, %s", opened, name), func(t *testing.T) {
 				s := newSite()
 				s.set(t, subject(false))
-				s.driver.judged = opened - 1 // the next change
+				s.driver.judged = opened - 1
 				if opened == 1 {
 					s.driver.judged = lastGeneration
 				}
@@ -424,7 +420,7 @@ func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
 				}
 				s.set(t, subject(true), other(2))
 				between(s)
-				var passed []int // generations
+				var passed []int
 				s.set(t, subject(true), other(2))
 				s.set(t, subject(true), other(3))
 				for n := range lastGeneration {
@@ -435,7 +431,7 @@ func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
 					}
 					passed = append(passed, generation)
 				}
-				for n, generation := range passed { // others come and go meanwhile
+				for n, generation := range passed {
 					s.driver.judged = (generation+lastGeneration-2)%lastGeneration + 1
 					s.set(t, subject(true), other(n))
 					if s.driver.judged != generation {
@@ -455,7 +451,6 @@ func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
 	}
 }
 
-// removeTable does what others may do.
 func (s *site) removeTable(t *testing.T) {
 	t.Helper()
 	b := batch()

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// subject is a pod with the chains that its addresses lead to.
 type subject struct {
 	value   *contiv_filter.Subject
 	name    string
@@ -20,28 +19,24 @@ type subject struct {
 	in, out stages
 }
 
-// stages are those of a direction, written as rules. Without any, there is no chain.
+// stages holds the rendered stages of a direction. Without stages, the direction has no chain.
 type stages struct {
-	chain string
-	rules []line
-	// named are the idents of the lists that the value names.
-	named map[string]bool
-	// lists are those that rules lead to.
+	chain  string
+	rules  []line
+	named  map[string]bool
 	lists  []*accessList
 	unions []*union
-	// sets are those that rules refer to, by name.
-	sets []string
-	// needs are the chains and sets without which the rules do not work, and those themselves.
+	sets   []string
+	// needs holds all chains and sets of the stages and their dependencies.
 	needs []string
 }
 
-// stageWriter writes stages of subjects as rules.
 type stageWriter struct {
 	of      ipVersions
 	lists   map[string]*accessList
-	members map[string]map[string]bool // of sets, by name
+	members map[string]map[string]bool
 	limits  limits
-	// known are stages that were written: other subjects have the same.
+	// known caches rendered stages, which subjects share.
 	known map[string]*stages
 }
 
@@ -98,11 +93,11 @@ func (w *stageWriter) write(s *stages, list []*contiv_filter.Subject_Stage, dire
 	s.needs = append(s.needs, s.sets...)
 }
 
-// stage writes lists that only allow, in a row, as one block, and leads to others one by one. Lists
-// that do not exist have no rules.
+// stage renders adjacent lists that only allow as one block, and jumps to other lists individually.
+// Missing lists have no rules.
 func (w *stageWriter) stage(s *stages, stage *contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction) {
 	var row []*accessList
-	guard := "" // of what follows a list that may have left the rest to the next stage
+	guard := "" // a list before may have left the packet to the next stage
 	lead := func(lists ...*accessList) {
 		for _, l := range lists {
 			if !stage.GetDeny() && guard == "" {
@@ -149,7 +144,6 @@ var (
 	ifNotPassed = fmt.Sprintf("meta mark & %#08x == 0 ", passed)
 )
 
-// targets are where the maps lead to from an address; "": they have no such element.
 func (s *subject) targets(addr netip.Addr) map[string]string {
 	v := version(addr)
 	return map[string]string{"in" + v: s.in.chain, "out" + v: s.out.chain}
@@ -164,12 +158,10 @@ func (s *subject) chains() (list []string) {
 	return list
 }
 
-// objects are the chains and sets that the subject stands for, leads to and refers to.
 func (s *subject) objects() []string {
 	return slices.Concat([]string{theTable}, s.in.needs, s.out.needs)
 }
 
-// names reports whether the subject has one of the lists.
 func (s *subject) names(lists map[string]bool) bool {
 	for id := range lists {
 		if s.in.named[id] || s.out.named[id] {
@@ -179,7 +171,6 @@ func (s *subject) names(lists map[string]bool) bool {
 	return false
 }
 
-// has reports whether the subject has one of the unions.
 func (s *subject) has(unions map[string]bool) bool {
 	for _, u := range slices.Concat(s.in.unions, s.out.unions) {
 		if unions[u.name] {
@@ -196,7 +187,6 @@ func version(addr netip.Addr) string {
 	return "6"
 }
 
-// put makes the subject count for its addresses.
 func (w *values) put(s *subject) {
 	w.remove(s.name)
 	w.subjects[s.name] = s
@@ -206,7 +196,7 @@ func (w *values) put(s *subject) {
 	}
 }
 
-// keep notes a subject that was found. One that is known already stays in its place.
+// keep records a subject found in the table. A known one keeps its position.
 func (w *values) keep(s *subject) {
 	old := w.subjects[s.name]
 	if old == nil || !slices.Equal(old.addrs, s.addrs) {
@@ -225,7 +215,6 @@ func (w *values) keep(s *subject) {
 	}
 }
 
-// forget takes out a value that was not found.
 func (w *values) forget(m proto.Message) {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
@@ -239,7 +228,6 @@ func (w *values) forget(m proto.Message) {
 	}
 }
 
-// remove returns the addresses that the subject had.
 func (w *values) remove(name string) []netip.Addr {
 	old := w.subjects[name]
 	if old == nil {
@@ -256,7 +244,7 @@ func (w *values) remove(name string) []netip.Addr {
 	return old.addrs
 }
 
-// owner is the subject that counts for an address: of several, the last one set.
+// owner returns the subject of an address: the last one set.
 func (w *values) owner(addr netip.Addr) *subject {
 	if list := w.at[addr]; len(list) > 0 {
 		return list[len(list)-1]
@@ -264,7 +252,6 @@ func (w *values) owner(addr netip.Addr) *subject {
 	return nil
 }
 
-// clone returns a copy that changes of w leave alone.
 func (w values) clone() values {
 	at := make(map[netip.Addr][]*subject, len(w.at))
 	for addr, list := range w.at {

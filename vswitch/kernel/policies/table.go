@@ -11,23 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// table is what nftables holds.
 type table struct {
 	exists bool
-	// intact: the base is as it should be, at the generation.
+	// intact: the permanent objects are correct for the generation.
 	intact     bool
 	generation int
 	sets       map[string]map[string]bool
 	maps       map[string]map[string]string
-	chains     map[string][]string // comments of rules
-	hooks      map[string]nft.Hook // of chains that have one
+	chains     map[string][]string
+	hooks      map[string]nft.Hook
 }
 
 func newTable() *table {
 	return &table{sets: map[string]map[string]bool{}, maps: map[string]map[string]string{}, chains: map[string][]string{}, hooks: map[string]nft.Hook{}}
 }
 
-// tableOf is what was read; nil: there is no table.
+// tableOf converts a table; nil means that it does not exist.
 func tableOf(found *nft.Table) *table {
 	t := newTable()
 	if found == nil {
@@ -61,7 +60,6 @@ func tableOf(found *nft.Table) *table {
 	return t
 }
 
-// isRetired reports whether nothing but the generation is there.
 func (t *table) isRetired() bool {
 	return t.generation != 0 && len(t.chains) == 1 && len(t.hooks)+len(t.sets)+len(t.maps) == 0
 }
@@ -98,8 +96,8 @@ func (t *table) isIntact() bool {
 	return true
 }
 
-// objects are those that values stand for, or led to. Lists without rules and sets without
-// members are not among them: they may have been made for a value that refers to them.
+// objects returns the objects of values and the jump targets. It omits lists without rules and sets
+// without members, which may exist only as references.
 func (t *table) objects() map[string]bool {
 	objects := map[string]bool{}
 	for name := range t.sets {
@@ -125,21 +123,18 @@ func (t *table) objects() map[string]bool {
 	return objects
 }
 
-// versions are those of the subjects that it has.
 func (t *table) versions() ipVersions {
 	return ipVersions{four: len(t.sets["subjects4"]) > 0, six: len(t.sets["subjects6"]) > 0}
 }
 
-// isBase reports whether a set exists as long as the table does.
 func isBase(set string) bool { return baseSets[set].Bytes > 0 || noteSets[set] != nil }
 
-// isUnion reports whether a set has copies of the members of others.
 func isUnion(set string) bool {
 	kind, _, _ := strings.Cut(set, "-")
 	return len(kind) == 2 && (kind[:1] == peerUnion || kind[:1] == portUnion)
 }
 
-// twin is the set of the other IP version.
+// twin returns the set of the other IP version.
 func twin(set string) string {
 	version := "4"
 	if set[1:2] == version {
@@ -148,7 +143,6 @@ func twin(set string) string {
 	return set[:1] + version + set[2:]
 }
 
-// elements are what sets are to have, by the name of the set.
 type elements map[string]map[string]bool
 
 func addressElements(id string, v *contiv_filter.AddressSet, of ipVersions) elements {
@@ -181,7 +175,6 @@ func endpointElements(id string, v *contiv_filter.EndpointSet, of ipVersions) el
 	return out
 }
 
-// holds reports whether sets have exactly the elements.
 func (t *table) holds(want elements) bool {
 	for name, members := range want {
 		have := t.sets[name]
@@ -201,7 +194,7 @@ func (t *table) isList(p *program) bool {
 	return t.has(p.content, p.lines) && t.has(p.chain, p.entry())
 }
 
-// At addresses where another subject counts, the table has to have that one.
+// isSubject checks the owner's elements for addresses owned by another subject.
 func (t *table) isSubject(s *subject, w values) bool {
 	for _, addr := range s.addrs {
 		counts := s
@@ -235,17 +228,13 @@ func (t *table) isSubject(s *subject, w values) bool {
 	return true
 }
 
-// has reports whether a chain has exactly the rules.
 func (t *table) has(chain string, rules []line) bool {
 	found, ok := t.chains[chain]
 	return ok && slices.EqualFunc(found, rules, func(comment string, l line) bool { return comment == l.comment })
 }
 
-// Keys of elements.
-
 func addressKey(addr netip.Addr) string { return string(addr.AsSlice()) }
 
-// addressIn is the text of the address that a key is.
 func addressIn(key string) string {
 	addr, _ := netip.AddrFromSlice([]byte(key))
 	return addr.String()

@@ -10,48 +10,39 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// Lists that only allow, in a row, are one block: what any of their rules matches is allowed, so
-// packets are not compared with one rule after the other. Peers of rules that have the same ports
-// are one set, and those of rules with single ports are one set of peers and ports:
+// Adjacent lists that only allow form one block, so a packet is not compared with one rule after
+// another. The peers of rules with the same ports form one set, and the peers of rules with single
+// ports form one set of peers and ports:
 //
 //	rules of all lists ── by address set ──> @u4-<hash>  peers
 //	                                         @p4-<hash>  peer . protocol . port
 //
-// The members of such a union follow from those of the address sets. Its name is a hash of which
-// address sets it is made of, so that subjects with the same lists have the same union, and that a
-// change of a rule makes another one.
+// The members of a union derive from its address sets. Its name is a hash of its composition, so
+// subjects with the same lists share a union, and a changed rule uses another one.
 
 const (
-	peerUnion = "u" // and 4- or 6-, and the hash
+	peerUnion = "u"
 	portUnion = "p"
 )
 
-// limits bound what unions take.
 type limits struct {
-	// set is how many members an address set has at most that is copied into unions. For a
-	// larger one, rules refer to the set itself, one rule for all ports.
-	set int
-	// union is how many members a union has at most. A block that needs more is written list by list.
+	// set is the maximum size of an address set to copy into unions. Rules refer to a larger set
+	// directly, with one rule for all ports.
+	set   int
 	union int
 }
 
 var usualLimits = limits{set: 128, union: 1 << 15}
 
-// union is a set whose members are those of address sets, with ports.
 type union struct {
-	name string
-	// ports are, for each address set, what follows an address in the keys of the union: nothing,
-	// or protocol and port.
-	ports map[string][]string
-	// counts says how often a key is contributed.
+	name   string
+	ports  map[string][]string
 	counts map[string]int
 }
 
-// unions are those that the table has, and holds the right members of.
 type unions struct {
 	byName map[string]*union
-	// of are those that an address set contributes to.
-	of map[string]map[*union]bool
+	of     map[string]map[*union]bool
 }
 
 func newUnions() *unions { return &unions{map[string]*union{}, map[string]map[*union]bool{}} }
@@ -79,7 +70,6 @@ func (all *unions) remove(name string) {
 	}
 }
 
-// count adds up the members that address sets contribute.
 func (u *union) count(sets map[string]map[string]bool) {
 	u.counts = map[string]int{}
 	for set, ports := range u.ports {
@@ -91,7 +81,6 @@ func (u *union) count(sets map[string]map[string]bool) {
 	}
 }
 
-// isIn reports whether a set of the table has the members of the union.
 func (u *union) isIn(t *table) bool {
 	u.count(t.sets)
 	have, ok := t.sets[u.name]
@@ -106,13 +95,12 @@ func (u *union) isIn(t *table) bool {
 	return true
 }
 
-// block is lists in a row, as rules.
 type block struct {
 	writing
 	unions []*union
 }
 
-// blockOf writes lists that allow. It returns false if they are better written one by one.
+// blockOf renders lists that allow. It returns false if they should be rendered one by one.
 func (w *stageWriter) blockOf(lists []*accessList, direction contiv_filter.AccessList_Direction) (b block, ok bool) {
 	verdict := verdictOf(direction, contiv_filter.AccessList_ALLOW)
 	var merged merging
@@ -167,7 +155,6 @@ func (w *stageWriter) blockOf(lists []*accessList, direction contiv_filter.Acces
 	return b, true
 }
 
-// unite adds the unions of address sets, one for each IP version.
 func (b *block) unite(kind, id string, of ipVersions, ports map[string][]string) {
 	for _, v := range of.list() {
 		u := &union{name: kind + v.number + "-" + id, ports: make(map[string][]string, len(ports))}
@@ -188,20 +175,17 @@ func (w *stageWriter) isWide(set string) bool {
 	return false
 }
 
-// merging collects rules that allow, by what they have in common.
 type merging struct {
-	open     []*contiv_filter.AccessList_Rule            // for any peer
-	networks map[string]*contiv_filter.AccessList_Rule   // by ports
+	open     []*contiv_filter.AccessList_Rule
+	networks map[string]*contiv_filter.AccessList_Rule
 	wide     map[string][]*contiv_filter.AccessList_Rule // by the name of an address set
-	// peers are idents of address sets, by ports.
-	peers map[string]*portPeers
-	// ports are single ports, as in keys, by the ident of an address set.
+	peers    map[string]*portPeers
+	// ports holds single ports, as in keys, by the ident of an address set.
 	ports map[string][]string
 }
 
-// portPeers are address sets whose members may use some ports.
 type portPeers struct {
-	rule *contiv_filter.AccessList_Rule // has the ports
+	rule *contiv_filter.AccessList_Rule
 	sets map[string][]string
 }
 
@@ -233,7 +217,6 @@ func (m *merging) add(r *contiv_filter.AccessList_Rule, isWide func(ident string
 	}
 }
 
-// narrow makes the members of an address set members of unions.
 func (m *merging) narrow(set string, r *contiv_filter.AccessList_Rule) {
 	if m.peers == nil {
 		m.peers, m.ports = map[string]*portPeers{}, map[string][]string{}
@@ -251,7 +234,6 @@ func (m *merging) narrow(set string, r *contiv_filter.AccessList_Rule) {
 	}
 }
 
-// onePort splits a rule by its ports.
 func onePort(r *contiv_filter.AccessList_Rule) (list []*contiv_filter.AccessList_Rule) {
 	for _, p := range r.GetPorts() {
 		list = append(list, &contiv_filter.AccessList_Rule{Ports: []*contiv_filter.AccessList_Ports{p}})
@@ -265,7 +247,7 @@ func onePort(r *contiv_filter.AccessList_Rule) (list []*contiv_filter.AccessList
 	return list
 }
 
-// portsKey is the same for rules with the same ports.
+// portsKey is equal for rules with the same ports.
 func portsKey(r *contiv_filter.AccessList_Rule) string {
 	var texts []string
 	for _, p := range r.GetPorts() {
@@ -277,7 +259,6 @@ func portsKey(r *contiv_filter.AccessList_Rule) string {
 	return strings.Join(sorted(texts), " ")
 }
 
-// rules are those that need no unions, as few as possible.
 func (m *merging) rules() (list []*contiv_filter.AccessList_Rule) {
 	if len(m.open) > 0 {
 		list = append(list, withPorts(&contiv_filter.AccessList_Rule{}, m.open))
@@ -299,7 +280,6 @@ func (m *merging) rules() (list []*contiv_filter.AccessList_Rule) {
 	return list
 }
 
-// withPorts gives a rule the ports of others: none, which is all, if one of them has none.
 func withPorts(r *contiv_filter.AccessList_Rule, of []*contiv_filter.AccessList_Rule) *contiv_filter.AccessList_Rule {
 	for _, other := range of {
 		if len(other.GetPorts()) == 0 && len(other.GetEndpointSets()) == 0 {

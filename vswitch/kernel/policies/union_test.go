@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// selecting is a policy with a rule for a peer of its own, of the sort.
 func selecting(sort string, n int) (list *contiv_filter.AccessList, set *contiv_filter.AddressSet) {
 	set = &contiv_filter.AddressSet{Name: fmt.Sprint(sort, n), Addresses: []string{fmt.Sprintf("10.21.%d.%d", n/250, n%250), fmt.Sprintf("fd21::%x", n)}}
 	rule := &contiv_filter.AccessList_Rule{AddressSets: []string{set.GetName()}}
@@ -28,7 +27,7 @@ func selecting(sort string, n int) (list *contiv_filter.AccessList, set *contiv_
 	return &contiv_filter.AccessList{Name: fmt.Sprint("np/", sort, n), Rules: []*contiv_filter.AccessList_Rule{rule}}, set
 }
 
-// A packet that opens a connection meets as many rules with thousands of policies as with a hundred.
+// An opening packet traverses as many rules with thousands of policies as with a hundred.
 func TestRulesDoNotGrowWithPolicies(t *testing.T) {
 	sorts := []string{"any port", "port", "range", "network", "anybody"}
 	rules := func(n int) int {
@@ -61,7 +60,7 @@ func TestRulesDoNotGrowWithPolicies(t *testing.T) {
 	}
 }
 
-// Policies that allow share one set with those that follow, and rules that deny keep their place among them.
+// Adjacent policies that allow share one set, and denying rules keep their position between them.
 func TestOnlyRulesThatAllowAreMerged(t *testing.T) {
 	d := calmDriver()
 	deny := &contiv_filter.AccessList{Name: "deny", Rules: []*contiv_filter.AccessList_Rule{{Action: contiv_filter.AccessList_DENY, AddressSets: []string{"any port1"}}}}
@@ -92,8 +91,8 @@ func TestOnlyRulesThatAllowAreMerged(t *testing.T) {
 	}
 }
 
-// Members that others remove from a union, or add, are missed: subjects that have it are not as they should be, until
-// they are set again.
+// Foreign changes of a union's members are detected: its subjects count as damaged until they are
+// set again.
 func TestDamagedUnionsAreRepaired(t *testing.T) {
 	s := newSite()
 	byPort, one := selecting("port", 2)

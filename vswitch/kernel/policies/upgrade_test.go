@@ -19,7 +19,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// olderValues are those that the tables in testdata were made of.
 func olderValues() []proto.Message {
 	type rule = contiv_filter.AccessList_Rule
 	type ports = contiv_filter.AccessList_Ports
@@ -51,7 +50,7 @@ func olderValues() []proto.Message {
 	}
 }
 
-// older is a kernel with a table that an older version made, whose rules are walked after each transaction.
+// older is a kernel with a table of an older version, which checks packets after each transaction.
 type older struct {
 	nft.Kernel
 	after func()
@@ -65,7 +64,7 @@ func (o *older) Commit(messages []netlink.Message) error {
 	return err
 }
 
-// recorded are the messages of netlink in a file of testdata: the type, flags and data of each.
+// recorded reads netlink messages from a file of testdata: the type, flags and data of each.
 func recorded(t *testing.T, file string) (messages []netlink.Message) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", file))
@@ -87,8 +86,8 @@ func recorded(t *testing.T, file string) (messages []netlink.Message) {
 	return messages
 }
 
-// What older versions made counts until the values are set again, in which each connection is judged the same all the
-// time. Nothing of it is left then: chains for each list, and sets whose names had a hash.
+// A table of an older version applies until the values are set again, and no verdict changes
+// meanwhile. Afterwards none of its objects remains: chains per list, and sets with hashed names.
 func TestTablesOfOlderVersionsAreReplaced(t *testing.T) {
 	for file, oldName := range map[string]string{"hashed-names.txt": "a4-clients-8f4d9088121acfab", "short-names.txt": "a4-clients"} {
 		t.Run(file, func(t *testing.T) {

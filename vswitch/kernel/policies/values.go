@@ -6,20 +6,17 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// values are those that were set, by the part of their names that objects have.
 type values struct {
 	addresses map[string]*contiv_filter.AddressSet
 	endpoints map[string]*contiv_filter.EndpointSet
 	lists     map[string]*accessList
 	subjects  map[string]*subject
-	// versions are those of all subjects that were ever set: lists and sets are for these.
+	// versions holds the IP versions of all subjects so far; lists and sets cover these.
 	versions ipVersions
-	// at are the subjects that have an address, the last one set last.
-	at map[netip.Addr][]*subject
+	at       map[netip.Addr][]*subject
 
-	// needed counts, for each chain and set, the values that stand for it or lead to it.
 	needed map[string]int
-	// idle are those that were needed until the present change.
+	// idle holds the objects that the current change made unneeded.
 	idle map[string]bool
 }
 
@@ -30,10 +27,9 @@ func newValues() values {
 	}
 }
 
-// theTable is the object that all values need, so that the table is there as long as one is.
+// theTable is an object that all values need, so the table exists as long as a value does.
 const theTable = "forward"
 
-// need counts objects n more times.
 func (w *values) need(n int, objects ...string) {
 	for _, object := range objects {
 		if w.needed[object] += n; w.needed[object] <= 0 {
@@ -45,7 +41,7 @@ func (w *values) need(n int, objects ...string) {
 	}
 }
 
-// widen makes sets be needed for further versions.
+// widen adds IP versions to the needed sets.
 func (w *values) widen(to ipVersions) {
 	added := ipVersions{four: to.four && !w.versions.four, six: to.six && !w.versions.six}
 	w.versions = to
@@ -57,7 +53,6 @@ func (w *values) widen(to ipVersions) {
 	}
 }
 
-// setAddresses sets a value; nil: it goes.
 func (w *values) setAddresses(id string, v *contiv_filter.AddressSet) {
 	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return append(w.versions.setsOf(addressSet, id), theTable) })
 }
@@ -66,12 +61,12 @@ func (w *values) setEndpoints(id string, v *contiv_filter.EndpointSet) {
 	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return append(w.versions.setsOf(endpointSet, id), theTable) })
 }
 
-// setList sets a value. What it needs beyond the base is needed by the subjects that lead to it.
+// setList sets a value. Its subjects need its objects, other than the base.
 func (w *values) setList(id string, l *accessList) {
 	replace(w, w.lists, id, l, l != nil, func(*accessList) []string { return []string{theTable} })
 }
 
-// replace puts a value in place of another, and counts the objects that they need.
+// replace replaces a value, and counts the objects that both need.
 func replace[V any](w *values, in map[string]V, id string, v V, exists bool, objects func(V) []string) {
 	old, existed := in[id]
 	if exists {

@@ -1,3 +1,3 @@
-// Package redirect makes cross-connects and mirrors: filters of traffic control that
-// send or copy frames of one device to another.
+// Package redirect implements cross-connects and mirrors with tc filters that redirect or copy
+// frames to another device.
 package redirect

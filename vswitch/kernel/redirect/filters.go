@@ -12,21 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cross-connects and mirrors are filters of traffic control that match every frame:
+// Cross-connects and mirrors are tc filters that match every frame:
 //
 //	frame received ──> copy (priority 120, goes on) ──> redirect (priority 121) ──> the stack
 //	frame sent ──────> copy (priority 122, goes on) ──> the wire
 //
-// The priority is our mark. u32 is the classifier that all kernels have; it lists
-// filters of what is received and sent together if they have the same priority.
+// The priority is our mark. u32 is available in all kernels; it lists ingress and egress filters of
+// the same priority together.
 
-// Driver is the cross-connects and mirrors of one network namespace.
+// Driver configures cross-connects and mirrors in one network namespace.
 type Driver struct{ *own.Host }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host) *Driver { return &Driver{host} }
 
-// purpose of a filter is its priority.
 type purpose uint16
 
 const (
@@ -40,7 +39,6 @@ func Ours(priority uint16) bool {
 	return priority == uint16(copyReceived) || priority == uint16(redirect) || priority == uint16(copySent)
 }
 
-// parent is where the frames are taken from.
 func (p purpose) parent() uint32 {
 	if p == copySent {
 		return netlink.HANDLE_MIN_EGRESS
@@ -48,15 +46,13 @@ func (p purpose) parent() uint32 {
 	return netlink.HANDLE_MIN_INGRESS
 }
 
-// filter sends frames of a device to another one.
 type filter struct {
 	index   int
 	purpose purpose
 	to      int
-	handle  uint32 // of filters that were read
+	handle  uint32 // set for filters from the kernel
 }
 
-// same reports whether both do the same.
 func (f filter) same(g filter) bool {
 	return f.index == g.index && f.purpose == g.purpose && f.to == g.to
 }
@@ -71,7 +67,7 @@ func (f filter) action() *netlink.MirredAction {
 	a := netlink.NewMirredAction(f.to)
 	if f.purpose != redirect {
 		a.MirredAction = netlink.TCA_EGRESS_MIRROR
-		a.Action = netlink.TC_ACT_UNSPEC // the filters behind it have their turn
+		a.Action = netlink.TC_ACT_UNSPEC
 	}
 	return a
 }
@@ -99,8 +95,8 @@ func (v *Driver) addFilter(f filter) error {
 	return nil
 }
 
-// delFilter removes the filter. It also removes the container of filters of that priority, and the
-// queueing discipline, once they are unused.
+// delFilter removes the filter, and the container of its priority and the queueing discipline once
+// they are unused.
 func (v *Driver) delFilter(f filter) error {
 	err := v.Net.FilterDel(&netlink.U32{FilterAttrs: f.attrs()})
 	if rest, restErr := v.filtersOf(f.index, f.purpose); err == nil && restErr == nil && len(rest) == 0 {
@@ -120,7 +116,6 @@ func (v *Driver) delFilter(f filter) error {
 	return rtnl.IgnoreGone(v.Net.QdiscDel(clsact(f.index)))
 }
 
-// filters returns our filters for the purposes, on all devices.
 func (v *Driver) filters(purposes ...purpose) ([]filter, error) {
 	qdiscs, err := rtnl.Dump(func() ([]netlink.Qdisc, error) { return v.Net.QdiscList(nil) })
 	if err != nil {
@@ -142,13 +137,12 @@ func (v *Driver) filters(purposes ...purpose) ([]filter, error) {
 	return list, nil
 }
 
-// filtersOf returns our filters on one device.
 func (v *Driver) filtersOf(index int, p purpose) (list []filter, err error) {
 	link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
 	found, err := rtnl.Dump(func() ([]netlink.Filter, error) { return v.Net.FilterList(link, p.parent()) })
 	switch {
 	case rtnl.IsGone(err) || errors.Is(err, unix.EINVAL):
-		return nil, nil // neither device nor queueing discipline
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading filters of device %d: %w", index, err)
 	}
@@ -167,7 +161,6 @@ func (v *Driver) filtersOf(index int, p purpose) (list []filter, err error) {
 	return list, nil
 }
 
-// parseFilterEvent reads the device from an event about a filter of ours.
 func parseFilterEvent(data []byte) (index int, ours bool) {
 	if len(data) < nl.SizeofTcMsg {
 		return 0, false

@@ -10,12 +10,10 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// spans copy what a device receives and sends (tc.go).
 type spans struct{ *Driver }
 
 func (v *Driver) SpanPort() vswitch.Values[*vpp_interfaces.Span] { return spans{v} }
 
-// copies returns the directions that a span copies.
 func copies(s *vpp_interfaces.Span) map[purpose]bool {
 	d := s.GetDirection()
 	return map[purpose]bool{
@@ -65,7 +63,7 @@ func (v spans) Create(_ context.Context, s *vpp_interfaces.Span) error {
 	return nil
 }
 
-// Delete: where the copies went may be gone already, and with it its number.
+// Delete accepts that the destination device, and with it the index, may be gone.
 func (v spans) Delete(_ context.Context, s *vpp_interfaces.Span) error {
 	found, name, err := v.namedFilters(copyReceived, copySent)
 	if err == nil {

@@ -11,18 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noticeFilters: filters of ours that were removed.
+// Notice detects removed filters.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	if m.Header.Type == unix.RTM_DELTFILTER {
 		v.noticeFilter(m.Data, send)
 	}
 }
 
-// checkFilters: an event says it all.
+// Check does nothing: events are conclusive.
 func (v *Driver) Check(*drift.Batch) {}
 
-// noticeFilter reports the cross-connects and mirrors of a device whose filter was
-// removed.
 func (v *Driver) noticeFilter(data []byte, send func(drift.Notice)) {
 	index, ours := parseFilterEvent(data)
 	name, known := v.Dev.Name(index)

@@ -12,8 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// xconnects redirect what a device receives (tc.go). An existing device is made to
-// receive the frames for others, too.
+// xconnects redirects frames that a device receives. It sets existing devices to promiscuous mode.
 type xconnects struct{ *Driver }
 
 func (v *Driver) XConnectPort() vswitch.Values[*vpp_l2.XConnectPair] { return xconnects{v} }
@@ -48,7 +47,6 @@ func (v xconnects) Create(_ context.Context, x *vpp_l2.XConnectPair) error {
 	return nil
 }
 
-// carriesFrames says which interfaces have no device of their own for frames.
 func (v *Driver) carriesFrames(names ...string) error {
 	for _, name := range names {
 		switch v.Reg.Iface(name).GetType() {
@@ -69,8 +67,7 @@ func (v *Driver) withDevices(from, to string, fn func(from, to int) error) error
 	})
 }
 
-// listenToAll switches the promiscuous mode of an existing device; ours get
-// everything as it is.
+// listenToAll sets the promiscuous mode of an existing device; ours receive all frames anyway.
 func (v *Driver) listenToAll(index int, on bool) error {
 	link, err := v.Net.LinkByIndex(index)
 	if err != nil || own.IsOurs(link) {
@@ -116,7 +113,7 @@ func (v xconnects) List(_ context.Context, expected []*vpp_l2.XConnectPair) ([]*
 	return list, nil
 }
 
-// namedFilters returns our filters for the purposes, and what names their devices.
+// namedFilters returns our filters for the purposes, and a function that names their devices.
 func (v *Driver) namedFilters(purposes ...purpose) ([]filter, func(index int) string, error) {
 	found, err := v.filters(purposes...)
 	if err != nil || len(found) == 0 {

@@ -1,6 +1,5 @@
-// Package routes makes routes and L3 cross-connects: whatever decides by addresses where
-// a packet goes.
+// Package routes configures routes and L3 cross-connects.
 //
-// Routes of ours have protocol 121. Paths to one destination with one preference are one
-// route of the kernel, and a value each.
+// Our routes have protocol 121. The paths to one destination with one preference are one kernel
+// route, and a value each.
 package routes

@@ -25,8 +25,6 @@ func (v routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.R
 	return list, nil
 }
 
-// routeTo asks for the route that is used for the destination of the wanted one;
-// nil unless it is that one.
 func (v routes) routeTo(want *vpp_l3.Route) *vpp_l3.Route {
 	dst, err := netip.ParsePrefix(want.GetDstNetwork())
 	if err != nil || want.GetVrfId() != 0 || want.GetOutgoingInterface() == "" {

@@ -22,25 +22,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An L3 cross-connect is a policy rule of the interface that leads to a table of its
-// own, with a default route for each preference:
+// An L3 cross-connect is a policy rule of the interface with a separate table, which has a default
+// route per preference:
 //
 //	121: from all iif c-tap1 lookup 126877702 proto 121
 //	table 126877702:  default via 10.0.0.2 dev c-tap2 metric 1    the paths
-//	                  blackhole default metric 4294967295         when none is there
+//	                  blackhole default metric 4294967295         if no path exists
 //
-// Packets for addresses of the node itself are not concerned: the rule of the table
-// "local" comes first.
+// The node's own addresses are not affected: the rule of the table "local" comes first.
 type l3xconnects struct{ *Driver }
 
 func (v *Driver) L3XConnectPort() vswitch.Values[*vpp_l3.L3XConnect] { return l3xconnects{v} }
 
 const (
 	l3xRulePriority = 121
-	// l3xTables is where the numbers of the tables begin; the index of the device is
-	// added.
-	l3xTables  = 121 << 20
-	lastMetric = math.MaxUint32
+	l3xTables       = 121 << 20
+	lastMetric      = math.MaxUint32
 )
 
 func familyOf(p vpp_l3.L3XConnect_Protocol) int {
@@ -50,7 +47,6 @@ func familyOf(p vpp_l3.L3XConnect_Protocol) int {
 	return unix.AF_INET
 }
 
-// hops are the paths of each metric, in order.
 type hops map[int][]path
 
 func (h hops) equal(o hops) bool {
@@ -59,14 +55,13 @@ func (h hops) equal(o hops) bool {
 
 func sortPaths(paths []path) {
 	if len(paths) == 1 {
-		paths[0].weight = 1 // alone, it has none
+		paths[0].weight = 1 // a single path has none
 	}
 	slices.SortFunc(paths, func(a, b path) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), a.gw.Compare(b.gw), cmp.Compare(a.weight, b.weight))
 	})
 }
 
-// hopsOf looks up the devices of the paths.
 func (v l3xconnects) hopsOf(x *vpp_l3.L3XConnect) (hops, error) {
 	h := hops{}
 	for _, p := range x.GetPaths() {
@@ -75,7 +70,7 @@ func (v l3xconnects) hopsOf(x *vpp_l3.L3XConnect) (hops, error) {
 			return nil, err
 		}
 		gw, _ := netip.ParseAddr(p.GetNextHopAddr())
-		metric := int(p.GetPreference()) + 1 // of IPv6, 0 is another one
+		metric := int(p.GetPreference()) + 1 // 0 is another metric for IPv6
 		h[metric] = append(h[metric], path{gw, link.Attrs().Index, max(p.GetWeight(), 1)})
 	}
 	for _, paths := range h {
@@ -111,7 +106,7 @@ func (v l3xconnects) Create(_ context.Context, x *vpp_l3.L3XConnect) error {
 	return nil
 }
 
-// apply fills the table, and then makes the rule lead to it.
+// apply fills the table before it adds the rule.
 func (v l3xconnects) apply(x *vpp_l3.L3XConnect, link netlink.Link) error {
 	want, err := v.hopsOf(x)
 	if err != nil {
@@ -147,7 +142,7 @@ func (v l3xconnects) apply(x *vpp_l3.L3XConnect, link netlink.Link) error {
 		case rule.IifName != link.Attrs().Name:
 		case rule.Table == table && !there:
 			there = true
-		default: // of an earlier device of this name
+		default:
 			if err := v.removeRule(rule); err != nil {
 				return err
 			}
@@ -164,7 +159,7 @@ func (v l3xconnects) apply(x *vpp_l3.L3XConnect, link netlink.Link) error {
 	return nil
 }
 
-// defaultRoute without paths drops.
+// defaultRoute drops packets if it has no paths.
 func defaultRoute(fam, table, metric int, paths []path) *netlink.Route {
 	dst := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	if fam == unix.AF_INET6 {
@@ -195,7 +190,6 @@ func (v l3xconnects) routesOfTable(fam, table int) ([]netlink.Route, error) {
 	return routes, nil
 }
 
-// l3xRules returns our policy rules.
 func (v l3xconnects) l3xRules(fam int) ([]netlink.Rule, error) {
 	rules, err := rtnl.Dump(func() ([]netlink.Rule, error) { return v.Net.RuleList(fam) })
 	if err != nil {
@@ -210,7 +204,6 @@ func (v l3xconnects) l3xRules(fam int) ([]netlink.Rule, error) {
 	return rules, nil
 }
 
-// removeRule removes a rule, and then the routes that it led to.
 func (v l3xconnects) removeRule(rule netlink.Rule) error {
 	if err := rtnl.IgnoreGone(v.Net.RuleDel(&rule)); err != nil {
 		return fmt.Errorf("deleting the policy rule of device %s: %w", rule.IifName, err)
@@ -222,7 +215,7 @@ func (v l3xconnects) removeRule(rule netlink.Rule) error {
 	return err
 }
 
-// Delete: the device may be gone, its rule is not.
+// Delete works without the device, because the rule outlives it.
 func (v l3xconnects) Delete(_ context.Context, x *vpp_l3.L3XConnect) error {
 	rules, err := v.l3xRules(familyOf(x.GetProtocol()))
 	if err == nil {
@@ -242,7 +235,6 @@ func (v l3xconnects) Delete(_ context.Context, x *vpp_l3.L3XConnect) error {
 	return nil
 }
 
-// ruleOwner names the interface of a rule.
 func (v l3xconnects) ruleOwner(rule netlink.Rule, devs *own.Devices) string {
 	if link, err := v.LinkNamed(rule.IifName); err == nil {
 		if name, ok := v.HostSides(v.orAllDevices(devs))[link.Attrs().Index]; ok {
@@ -295,7 +287,7 @@ func (v l3xconnects) List(_ context.Context, expected []*vpp_l3.L3XConnect) ([]*
 	return list, nil
 }
 
-// describeTable reads the paths of a cross-connect. If its last route is missing it returns none,
+// describeTable reads the paths of a cross-connect. If its last route is missing, it returns none,
 // so that the cross-connect is created again.
 func (v l3xconnects) describeTable(rule netlink.Rule, x *vpp_l3.L3XConnect, devs *own.Devices) (hops, error) {
 	routes, err := v.routesOfTable(rule.Family, rule.Table)
@@ -323,7 +315,7 @@ func (v l3xconnects) describeTable(rule netlink.Rule, x *vpp_l3.L3XConnect, devs
 	return have, nil
 }
 
-// RestoreL3XConnects makes the routes again that went when the device was down.
+// RestoreL3XConnects restores the routes that were lost while the device was down.
 func (v *Driver) RestoreL3XConnects(iface string) error {
 	var errs []error
 	for _, key := range v.Reg.KeysOf(iface) {

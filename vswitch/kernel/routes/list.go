@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeID is what distinguishes routes, apart from how addresses are written.
+// routeID identifies a route, with normalized addresses.
 type routeID struct {
 	vrf   uint32
 	dst   netip.Prefix
@@ -52,7 +52,7 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 		for _, r := range found {
 			vrf, ok := own.VRFOfTable(uint32(r.Table))
 			if !ok {
-				continue // of an L3 cross-connect
+				continue
 			}
 			if via, away, intact := leads.Of(&r, vrf); away {
 				if route := describeLead(&r, vrf, via, intact, wanted); route != nil {
@@ -73,7 +73,6 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 	return list, nil
 }
 
-// describePaths makes a value of each path of a route.
 func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf func(int) string) (list []*vpp_l3.Route) {
 	dst := own.Destination(r)
 	vrf, _ := own.VRFOfTable(uint32(r.Table))
@@ -92,7 +91,7 @@ func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf fu
 		}
 		want := wanted[routeID{vrf, dst, p.gw, route.OutgoingInterface}]
 		if want == nil {
-			want = wanted[routeID{vrf, dst, p.gw, ""}] // the kernel found the device
+			want = wanted[routeID{vrf, dst, p.gw, ""}] // the kernel chose the device
 		}
 		route.Weight = p.weight
 		if want != nil {
@@ -103,14 +102,14 @@ func describePaths(r *netlink.Route, wanted map[routeID]*vpp_l3.Route, nameOf fu
 	return list
 }
 
-// complete takes over what the kernel does not store: how addresses are written,
-// the weight of a path that is alone.
+// complete copies properties that the kernel does not store: the notation of addresses, and the
+// weight of a single path.
 func complete(route, want *vpp_l3.Route, paths int) {
 	route.DstNetwork = want.GetDstNetwork()
 	route.NextHopAddr = want.GetNextHopAddr()
 	route.OutgoingInterface = want.GetOutgoingInterface()
 	if want.GetType() == vpp_l3.Route_INTER_VRF && route.GetType() == vpp_l3.Route_INTRA_VRF {
-		// The next hop says it all.
+		// The next hop is sufficient.
 		route.Type, route.ViaVrfId = want.GetType(), want.GetViaVrfId()
 	}
 	if paths == 1 {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RestoreRoutes makes the routes through a device again, as far as they exist
-// according to the registry.
+// RestoreRoutes restores the registered routes through a device.
 func (v *Driver) RestoreRoutes(iface string, index int) error {
 	var errs []error
 	for _, key := range v.Reg.KeysOf(iface) {
@@ -22,8 +21,7 @@ func (v *Driver) RestoreRoutes(iface string, index int) error {
 	return errors.Join(errs...)
 }
 
-// ResolveRoutes puts routes back whose device is for the kernel to find, if it
-// can find one (again).
+// ResolveRoutes restores routes without a device, if the kernel finds one (again).
 func (v *Driver) ResolveRoutes() error {
 	for _, key := range v.Reg.KeysOf("") {
 		value, _ := v.Reg.Get(key)

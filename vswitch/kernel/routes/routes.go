@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver is the routes and the L3 cross-connects of one network namespace.
+// Driver configures the routes and L3 cross-connects of one network namespace.
 type Driver struct {
 	*own.Host
 	vrf     *vrf.Driver
@@ -28,12 +28,12 @@ type Driver struct {
 
 // Enabler enables the devices of interfaces.
 type Enabler interface {
-	// EnableDevice enables the device of an interface that should be enabled, and
-	// reports whether it could.
+	// EnableDevice enables the device of an interface that should be enabled, and reports whether it
+	// succeeded.
 	EnableDevice(iface string) bool
 }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host, vrfs *vrf.Driver, links Enabler) *Driver {
 	return &Driver{Host: host, vrf: vrfs, links: links}
 }
@@ -117,7 +117,6 @@ func describeRoute(route *vpp_l3.Route) string {
 	return text
 }
 
-// withRouteDevice calls fn with the index of the outgoing device; 0: none.
 func (v routes) withRouteDevice(route *vpp_l3.Route, fn func(index int) error) error {
 	switch {
 	case own.LeadsAway(route):
@@ -132,7 +131,6 @@ func (v routes) withRouteDevice(route *vpp_l3.Route, fn func(index int) error) e
 	return v.WithDevice(route.GetOutgoingInterface(), fn)
 }
 
-// kernelRoute has a single path.
 func kernelRoute(route *vpp_l3.Route, index int) *netlink.Route {
 	dst := netip.MustParsePrefix(route.GetDstNetwork()).Masked()
 	r := &netlink.Route{
@@ -152,7 +150,6 @@ func kernelRoute(route *vpp_l3.Route, index int) *netlink.Route {
 	case err != nil || own.LeadsAway(route):
 		r.Scope = netlink.SCOPE_LINK
 	case index != 0:
-		// The model says where the next hop is, so the kernel need not know.
 		r.Gw, r.Flags = gw.AsSlice(), unix.RTNH_F_ONLINK
 	default:
 		r.Gw = gw.AsSlice()
@@ -185,14 +182,14 @@ func pathsOf(r *netlink.Route) []path {
 	return paths
 }
 
-// goesTo reports whether a path is the one that a single-path route wants. Without a
-// device, the kernel has chosen one.
+// goesTo reports whether a path is the one that a single-path route wants. Without a wanted device,
+// any device matches.
 func (p path) goesTo(want *netlink.Route) bool {
 	return p.gw == own.AddrOf(want.Gw) && (want.LinkIndex == 0 || p.index == want.LinkIndex)
 }
 
-// sameDestination reads the route with destination and metric of r, nil if none.
-// IPv6 may return its paths as routes of their own: they are put together.
+// sameDestination reads the route with the destination and metric of r; nil if none. IPv6 may
+// return paths as separate routes, which it merges.
 func (v routes) sameDestination(r *netlink.Route) (*netlink.Route, error) {
 	list, err := rtnl.Dump(func() ([]netlink.Route, error) {
 		return v.Net.RouteListFiltered(r.Family, &netlink.Route{Dst: r.Dst, Table: r.Table}, netlink.RT_FILTER_DST|netlink.RT_FILTER_TABLE)
@@ -239,7 +236,7 @@ func (v routes) addPath(route *vpp_l3.Route, index int) error {
 	case err != nil:
 		return err
 	case have == nil:
-		return v.Net.RouteAdd(want) // it has gone meanwhile
+		return v.Net.RouteAdd(want)
 	case have.Protocol != own.ProtoOurs:
 		return fmt.Errorf("%w (%s): remove it, or give this one another preference", errInTheWay, foreignRoute(have))
 	case have.Type != want.Type:
@@ -248,7 +245,7 @@ func (v routes) addPath(route *vpp_l3.Route, index int) error {
 		return nil
 	}
 	if want.LinkIndex == 0 {
-		// Only the kernel knows which device leads to the next hop.
+		// Only the kernel knows the device of the next hop.
 		if hops, err := v.Net.RouteGet(want.Gw); err == nil && len(hops) > 0 {
 			want.LinkIndex = hops[0].LinkIndex
 		}
@@ -267,8 +264,7 @@ func (v routes) addPath(route *vpp_l3.Route, index int) error {
 	return v.Net.RouteReplace(have)
 }
 
-// weigh gives a path that was alone, and so had no weight, the one that its
-// value asks for.
+// weigh sets the weight of a path that was the only one, and so had none.
 func (v routes) weigh(paths []path, other *vpp_l3.Route) {
 	if len(paths) != 1 {
 		return
@@ -305,8 +301,8 @@ func (v routes) Delete(_ context.Context, route *vpp_l3.Route) error {
 	return nil
 }
 
-// deletePath: a request to delete one path of a multipath route may delete all of
-// them, so that a route that may have others is read first.
+// deletePath reads a route that may have other paths first, because deleting one path of a
+// multipath route may delete all.
 func (v routes) deletePath(route *vpp_l3.Route, index int) error {
 	want := kernelRoute(route, index)
 	dst := netip.MustParsePrefix(route.GetDstNetwork()).Masked()

@@ -16,7 +16,6 @@ func interRouteOf(route *vpp_l3.Route) vrfs.InterRoute {
 	return vrfs.InterRoute{Vrf: route.GetVrfId(), Dst: netip.MustParsePrefix(route.GetDstNetwork()).Masked()}
 }
 
-// routeTableExists returns an error if the tables that a route needs do not exist.
 func (v routes) routeTableExists(route *vpp_l3.Route) error {
 	vrfs := []uint32{route.GetVrfId()}
 	if route.GetType() == vpp_l3.Route_INTER_VRF {
@@ -33,7 +32,6 @@ func (v routes) routeTableExists(route *vpp_l3.Route) error {
 	return nil
 }
 
-// leadAway prepares the route into the other VRF that comes next.
 func (v routes) leadAway(route *vpp_l3.Route) error {
 	for _, known := range v.Reg.RoutesTo(interRouteOf(route).Dst) {
 		if own.LeadsAway(known) && known.GetVrfId() == route.GetVrfId() && known.GetPreference() != route.GetPreference() {
@@ -43,8 +41,7 @@ func (v routes) leadAway(route *vpp_l3.Route) error {
 	return v.vrf.LeadAway(interRouteOf(route), route.GetViaVrfId())
 }
 
-// inItsVRF finds the device of a next hop that is given without: left to itself, the
-// kernel would also look in the main table.
+// inItsVRF finds the device of a next hop without one. The kernel would also search the main table.
 func (v routes) inItsVRF(route *vpp_l3.Route, index int) (int, error) {
 	vrf := route.GetVrfId()
 	if route.GetType() == vpp_l3.Route_INTER_VRF {
@@ -68,8 +65,8 @@ func (v routes) inItsVRF(route *vpp_l3.Route, index int) (int, error) {
 	return hops[0].LinkIndex, nil
 }
 
-// describeLead returns the value of a route that leads into another VRF; nil if packets do not get there
-// as wanted, so that it is created again.
+// describeLead returns the value of a route into another VRF; nil if packets do not get there as
+// wanted, so that it is created again.
 func describeLead(r *netlink.Route, vrf, via uint32, intact bool, wanted map[routeID]*vpp_l3.Route) *vpp_l3.Route {
 	dst := own.Destination(r)
 	route := &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: vrf, ViaVrfId: via, DstNetwork: dst.String(), Preference: preference(r)}
@@ -84,7 +81,7 @@ func describeLead(r *netlink.Route, vrf, via uint32, intact bool, wanted map[rou
 	return route
 }
 
-// strayLeads returns what routes into other VRFs have left, for it to be removed.
+// strayLeads returns the remains of routes into other VRFs, for removal.
 func strayLeads(rest map[vrfs.InterRoute]uint32, wanted map[routeID]*vpp_l3.Route) (list []*vpp_l3.Route) {
 	for id, via := range rest {
 		if wanted[routeID{vrf: id.Vrf, dst: id.Dst}] == nil {

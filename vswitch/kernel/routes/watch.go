@@ -14,22 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Suspicions.
 type (
-	// suspectRoute was replaced by one that is marked as ours, by whomever.
+	// suspectRoute was replaced by any process with a route marked as ours.
 	suspectRoute struct {
 		vrf         uint32
 		destination netip.Prefix
 	}
-	// suspectBlocked: routes of others may be gone that are in the way of ours.
+	// suspectBlocked: foreign routes that block ours may be gone.
 	suspectBlocked struct{}
 )
 
-// Notice: routes of ours that were deleted or replaced, and whatever may take routes of
-// others away.
+// Notice detects deleted or replaced routes of ours, and events that may remove foreign routes.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
-	case unix.RTM_NEWLINK, unix.RTM_DELLINK: // a device that goes down takes its routes along silently
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK: // a device that goes down loses its routes silently
 		if v.blocked.any() {
 			send(drift.Notice{Suspect: suspectBlocked{}})
 		}
@@ -82,8 +80,8 @@ func (v *Driver) Check(b *drift.Batch) {
 	}
 }
 
-// isThere reports whether the kernel has the route as its value says. If it cannot be
-// found out, that is an event of its own.
+// isThere reports whether the kernel has the route as in its value. It ignores errors, because
+// these have separate events.
 func (v *Driver) isThere(value *vpp_l3.Route) bool {
 	index := 0
 	if own.LeadsAway(value) {
@@ -114,7 +112,6 @@ func (v *Driver) isThere(value *vpp_l3.Route) bool {
 	})
 }
 
-// keysOfValues returns the keys of those in the VRF.
 func keysOfValues(vrf uint32, routes []*vpp_l3.Route) (keys []string) {
 	for _, r := range routes {
 		if r.GetVrfId() == vrf {

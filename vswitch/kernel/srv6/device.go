@@ -10,15 +10,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A nexthop needs a device, although none of its packets leaves through it. With the loopback
-// device, packets would not get from one segment of the node to another. A veth pair exists instead
-// while there are nexthops. Its MTU, less the headers, limits the node's own packets.
+// A nexthop needs a device, although no packet leaves through it. With the loopback device, packets
+// would not pass from one segment of the node to another. So a veth pair exists while nexthops do.
+// Its MTU, less the headers, limits the node's own packets.
 const (
 	srDevice, srDeviceFar = own.SegmentsDevice, "contiv-sr1"
 	srAlias               = "contiv:segments"
 )
 
-// ensureSRDevice returns the index of the device.
 func (v *Driver) ensureSRDevice() (int, error) {
 	link, err := v.LinkNamed(srDevice)
 	switch {
@@ -56,7 +55,6 @@ func (v *Driver) ensureSRDevice() (int, error) {
 	return link.Attrs().Index, nil
 }
 
-// dropSRDevice removes the device, if there is one.
 func (v *Driver) dropSRDevice() error {
 	link, err := v.LinkNamed(srDevice)
 	if err != nil || link.Attrs().Group != own.DeviceGroup {

@@ -1,3 +1,3 @@
-// Package srv6 is segment routing: local SIDs, policies, steering and the source of
-// encapsulated packets, by nexthop objects and routes of protocol 124.
+// Package srv6 configures segment routing: local SIDs, policies, steering and the source of
+// encapsulated packets, with nexthop objects and routes of protocol 124.
 package srv6

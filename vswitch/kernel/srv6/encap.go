@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel does to packets, in the form of its light-weight tunnels
-// (linux/seg6_iptunnel.h, linux/seg6_local.h, linux/seg6.h).
+// Encapsulations and functions in the kernel's format of lightweight tunnels (linux/seg6_iptunnel.h,
+// linux/seg6_local.h, linux/seg6.h).
 
 const (
 	seg6IptunnelSRH = 1
@@ -22,9 +22,8 @@ const (
 	seg6LocalFlavorPSP = 1 << 1
 )
 
-// srh is a segment routing header. The kernel keeps the segments from the last to
-// the first; a header that is inserted has room for the packet's own destination
-// in place of the last one.
+// srh returns a segment routing header. The kernel stores the segments from last to first. An
+// inserted header has room for the packet's own destination as the last segment.
 func srh(segments []netip.Addr, insert bool) []byte {
 	list := slices.Clone(segments)
 	if insert {
@@ -53,7 +52,7 @@ func parseSRH(header []byte, insert bool) (segments []netip.Addr) {
 	return segments
 }
 
-// srTunnel puts packets on the way over the segments.
+// srTunnel returns the encapsulation for a list of segments.
 func srTunnel(segments []netip.Addr, insert bool) []byte {
 	mode := uint32(nl.SEG6_IPTUN_MODE_ENCAP)
 	if insert {
@@ -73,7 +72,6 @@ func parseSRTunnel(encap []byte) (segments []netip.Addr, insert bool) {
 	return segments, insert
 }
 
-// srFunction is what happens at a segment.
 type srFunction struct {
 	action  uint32
 	nh4     netip.Addr

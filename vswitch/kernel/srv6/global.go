@@ -19,13 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// srGlobals is the source of encapsulated packets (`ip sr tunsrc`), of which there is one. A route
-// to it marks it as ours, in a table that no rule refers to.
+// srGlobals is the global source of encapsulated packets (`ip sr tunsrc`). A route to it, in a
+// table without rules, marks it as ours.
 type srGlobals srv6
 
 const srMarkTable = 124000
 
-// Of linux/seg6_genl.h.
 const (
 	seg6GenlName      = "SEG6"
 	seg6GenlVersion   = 1
@@ -132,7 +131,6 @@ func (v srGlobals) tunnelSource() (source netip.Addr, err error) {
 	return source, err
 }
 
-// seg6 sends a request over generic netlink.
 func (v srGlobals) seg6(command uint8, flags int, attrs ...*nl.RtAttr) ([][]byte, error) {
 	h, err := netlink.NewHandleAt(v.NS.Handle, unix.NETLINK_GENERIC)
 	if err != nil {

@@ -19,13 +19,12 @@ import (
 
 type localSIDs srv6
 
-// END.X, DX4 and DX6 name a next hop to the kernel, but it asks for the neighbour
-// with the address of the packet if that next hop is on the link, and takes whatever
-// device leads there. So they name a helper address, one for each SID, that
-// nothing else has, with a route via the neighbour; without that, packets die.
+// END.X, DX4 and DX6 have a next hop. If it is on the link, the kernel resolves the neighbour with
+// the packet's destination instead, through any device. So each SID uses a unique helper address
+// with a route via the neighbour; without that route, packets are dropped.
 //
-//	IPv4  250.0.0.0/8 and the slot, of the range that is reserved for ever
-//	IPv6  100::/64 and the ID of the nexthop, of the range that is discarded (RFC 6666)
+//	IPv4  250.0.0.0/8 and the slot, from the permanently reserved range
+//	IPv6  100::/64 and the ID of the nexthop, from the discard range (RFC 6666)
 const metricFallback = 1 << 24
 
 func helperFor(id uint32, ipv6 bool) netip.Addr {
@@ -35,7 +34,6 @@ func helperFor(id uint32, ipv6 bool) netip.Addr {
 	return netip.AddrFrom4([4]byte{250, byte(id >> 16), byte(id >> 8), byte(id)})
 }
 
-// ofHelper returns the ID that a helper address is made of.
 func ofHelper(dst netip.Prefix) (id uint32, ok bool) {
 	raw := dst.Addr().AsSlice()
 	id = sidTag | binary.BigEndian.Uint32(raw[len(raw)-4:])&^tagMask
@@ -122,8 +120,8 @@ func (v localSIDs) set(s *vpp_srv6.LocalSID) error {
 		function.action, function.nh4 = nl.SEG6_LOCAL_ACTION_END_DX4, helperFor(id, false)
 	case *vpp_srv6.LocalSID_EndFunctionDx6:
 		function.action, function.nh6 = nl.SEG6_LOCAL_ACTION_END_DX6, helperFor(id, true)
-	// END.DT4 of the kernel needs a VRF device; END.DX4 without a next hop does the same.
-	// Without a table, END.DT6 finds also the addresses of the node.
+	// The kernel's END.DT4 needs a VRF device; END.DX4 without a next hop does the same. Without a
+	// table, END.DT6 finds the addresses of the node, too.
 	case *vpp_srv6.LocalSID_EndFunctionDt4:
 		function.action, function.nh4 = nl.SEG6_LOCAL_ACTION_END_DX4, netip.IPv4Unspecified()
 	case *vpp_srv6.LocalSID_EndFunctionDt6:
@@ -158,7 +156,7 @@ func (v localSIDs) install(state *srState, dst netip.Prefix, id uint32, f srFunc
 	if err != nil {
 		return err
 	}
-	if f.psp { // Linux before 6.1 takes no notice of flavors
+	if f.psp { // Linux before 6.1 ignores flavors
 		made, err := nexthops(v.Net)
 		if err != nil {
 			return err
@@ -170,7 +168,7 @@ func (v localSIDs) install(state *srState, dst netip.Prefix, id uint32, f srFunc
 	return v.setSRRoute(state, srRoute{dst: dst, metric: metricOf(dst), nhid: id})
 }
 
-// sidID returns the ID of the nexthop of a SID, whether it exists or not.
+// sidID returns the ID of the nexthop of a SID, even if it does not exist.
 func (s *srState) sidID(dst netip.Prefix) uint32 {
 	if have, ok := s.route(dst); ok && have.nhid&tagMask == sidTag {
 		return have.nhid
@@ -188,13 +186,13 @@ func (v localSIDs) setHelper(helper, nextHop netip.Addr, index int) error {
 	if !errors.Is(err, unix.EINVAL) || nextHop.Is4() {
 		return err
 	}
-	// IPv6 refuses a neighbour that the present routes look for on another device, such as a pod before
-	// its own route. Ours is the last that counts.
+	// IPv6 refuses a neighbour that the present routes look for on another device, such as a pod
+	// before its own route. Our route has the last precedence.
 	neighbour := srRoute{dst: own.HostPrefix(nextHop), metric: metricFallback - 1, index: index}
 	return errors.Join(replaceSRRoute(v.Net, neighbour), replaceSRRoute(v.Net, route))
 }
 
-// isNeighbour reports whether the route is that to a neighbour, made by setHelper.
+// isNeighbour reports whether setHelper made the route to a neighbour.
 func (r srRoute) isNeighbour() bool { return r.metric == metricFallback-1 }
 
 func (v localSIDs) Delete(_ context.Context, s *vpp_srv6.LocalSID) error {
@@ -256,7 +254,6 @@ func (s *srState) describeSID(r srRoute, want *vpp_srv6.LocalSID, name func(int)
 	}
 	switch {
 	case f.action == nl.SEG6_LOCAL_ACTION_END && want.GetEndFunctionT() != nil:
-		// The same here, as there is one table.
 		sid.EndFunction = &vpp_srv6.LocalSID_EndFunctionT{EndFunctionT: &vpp_srv6.LocalSID_EndT{Psp: f.psp}}
 	case f.action == nl.SEG6_LOCAL_ACTION_END:
 		sid.EndFunction = &vpp_srv6.LocalSID_BaseEndFunction{BaseEndFunction: &vpp_srv6.LocalSID_End{Psp: f.psp}}
@@ -276,7 +273,7 @@ func (s *srState) describeSID(r srRoute, want *vpp_srv6.LocalSID, name func(int)
 	return sid
 }
 
-// RestoreSegments makes the local SIDs again that lead out of an interface.
+// RestoreSegments restores the local SIDs with the interface as output.
 func (v *Driver) RestoreSegments(iface string) error {
 	var errs []error
 	for _, key := range v.Reg.KeysOf(iface) {

@@ -89,15 +89,14 @@ func addresses(texts []string) []netip.Addr {
 	return addrs
 }
 
-// srWay is a member of a group to be.
+// srWay is a future member of a group.
 type srWay struct {
 	kind   uint16
 	encap  []byte
 	weight uint32
 }
 
-// setGroup changes a group at once: new members first, then the group, then members
-// that it has no more.
+// setGroup changes a group atomically: it adds new members, sets the group and deletes old members.
 func (v srPolicies) setGroup(state *srState, group uint32, ways []srWay) error {
 	device, err := v.ensureSRDevice()
 	if err != nil {
@@ -144,8 +143,7 @@ func (s *srState) memberFor(group uint32, way srWay) (free uint32) {
 	return free
 }
 
-// sameEncap compares what is done, as the kernel writes it with attributes in its
-// own order.
+// sameEncap compares encapsulations, because the kernel orders attributes differently.
 func sameEncap(n srNexthop, way srWay) bool {
 	if n.kind == nl.LWTUNNEL_ENCAP_SEG6 {
 		a, insertA := parseSRTunnel(n.encap)
@@ -157,7 +155,7 @@ func sameEncap(n srNexthop, way srWay) bool {
 	return a.action == b.action && slices.Equal(parseSRH(a.through, insert), parseSRH(b.through, insert))
 }
 
-// policyID returns the first ID of a policy, whether it exists or not.
+// policyID returns the first ID of a policy, even if it does not exist.
 func (s *srState) policyID(dst netip.Prefix) uint32 {
 	if have, ok := s.route(dst); ok && have.nhid&tagMask == policyTag {
 		return objectOf(have.nhid)
@@ -177,7 +175,6 @@ func (v srPolicies) Delete(_ context.Context, p *vpp_srv6.Policy) error {
 	return nil
 }
 
-// membersOf returns the ID of a group and those of its members, in this order.
 func (s *srState) membersOf(group uint32) (ids []uint32) {
 	for id := group; id <= group+maxWays; id++ {
 		if _, ok := s.nexthops[id]; ok {
@@ -213,7 +210,7 @@ func (v srPolicies) List(_ context.Context, expected []*vpp_srv6.Policy) ([]*vpp
 	return list, nil
 }
 
-// describePolicy has segment lists if both groups agree on them.
+// describePolicy returns segment lists only if both groups agree.
 func (s *srState) describePolicy(boundGroup uint32) *vpp_srv6.Policy {
 	p := &vpp_srv6.Policy{}
 	other := s.nexthops[boundGroup].members

@@ -12,19 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The netlink package knows neither nexthop objects nor the flavors of segments.
+// The netlink package supports neither nexthop objects nor flavors of segments.
 
 const rtaNexthopID = 30 // RTA_NH_ID, Linux 5.3
 
-// srRoute is a route for segment routing: to a nexthop object, to a gateway, to the link of a device, or
-// to nowhere.
 type srRoute struct {
 	dst    netip.Prefix
-	table  uint32 // 0: main
+	table  uint32
 	metric uint32
 	nhid   uint32
 	gw     netip.Addr
-	index  int // of the device of the gateway, or of the link
+	index  int // device of the gateway or link
 }
 
 func addSRRoute(r *rtnl.Conn, route srRoute) error {
@@ -45,7 +43,7 @@ func changeSRRoute(r *rtnl.Conn, typ, flags int, route srRoute) error {
 	msg.Family, msg.Dst_len = uint8(rtnl.Family(route.dst.Addr())), uint8(route.dst.Bits())
 	msg.Table, msg.Protocol = unix.RT_TABLE_UNSPEC, own.ProtoSegments
 	if typ == unix.RTM_DELROUTE {
-		msg.Scope = unix.RT_SCOPE_NOWHERE // whichever it is
+		msg.Scope = unix.RT_SCOPE_NOWHERE
 	}
 	if route.nhid == 0 && route.index == 0 {
 		msg.Type = unix.RTN_BLACKHOLE
@@ -69,13 +67,12 @@ func changeSRRoute(r *rtnl.Conn, typ, flags int, route srRoute) error {
 	if route.gw.IsValid() {
 		req.AddData(nl.NewRtAttr(unix.RTA_GATEWAY, route.gw.AsSlice()))
 	}
-	if route.index != 0 && route.nhid == 0 { // a nexthop object has its own
+	if route.index != 0 && route.nhid == 0 { // a nexthop object has a device
 		req.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(route.index))))
 	}
 	return r.Do(req)
 }
 
-// srRoutes returns the routes of a family that are ours.
 func srRoutes(r *rtnl.Conn, fam int) ([]srRoute, error) {
 	return rtnl.Dump(func() ([]srRoute, error) {
 		req := r.Request(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
@@ -118,16 +115,14 @@ func parseSRRoute(m []byte) (route srRoute) {
 	return route
 }
 
-// srNexthop is a nexthop object: one with an encapsulation, or a group.
 type srNexthop struct {
 	id      uint32
-	index   int    // of its device
-	kind    uint16 // LWTUNNEL_ENCAP_…
+	index   int
+	kind    uint16
 	encap   []byte
 	members []srMember
 }
 
-// srMember is a nexthop of a group.
 type srMember struct {
 	id     uint32
 	weight uint32
@@ -138,7 +133,7 @@ const (
 	sizeofNexthopGrp = 8
 )
 
-// setNexthop creates the object or replaces it at once.
+// setNexthop creates the object or replaces it atomically.
 func setNexthop(r *rtnl.Conn, n srNexthop) error {
 	req := r.Request(unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 	msg := make([]byte, sizeofNhmsg)
@@ -174,7 +169,6 @@ func delNexthop(r *rtnl.Conn, id uint32) error {
 	return r.Do(req)
 }
 
-// nexthops returns the objects that are ours, by ID.
 func nexthops(r *rtnl.Conn) (map[uint32]srNexthop, error) {
 	list, err := rtnl.Dump(func() ([]srNexthop, error) {
 		req := r.Request(unix.RTM_GETNEXTHOP, unix.NLM_F_DUMP)

@@ -22,24 +22,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Driver is the segment routing of one network namespace.
+// Driver configures the segment routing of one network namespace.
 type Driver struct {
 	*own.Host
-	srMu      sync.Mutex // held while segment routing is changed
+	srMu      sync.Mutex
 	supported func() bool
 }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver, which needs no closing.
 func New(host *own.Host) *Driver {
 	v := &Driver{Host: host}
 	v.supported = sync.OnceValue(v.probe)
 	return v
 }
 
-// Supported reports whether the kernel has segment routing.
+// Supported reports whether the kernel supports segment routing.
 func (v *Driver) Supported() bool { return v.supported() }
 
-// probe makes a nexthop that has segments.
 func (v *Driver) probe() bool {
 	err := rtnl.Try(func(c *rtnl.Conn) error {
 		if err := c.SetLink(rtnl.Loopback, rtnl.LinkChange{Up: true}); err != nil {
@@ -50,17 +49,17 @@ func (v *Driver) probe() bool {
 	return !errors.Is(srError(err), kvscheduler.ErrUnsupported)
 }
 
-// srv6 is segment routing with nexthop objects (`ip nexthop`), which hold what is
-// done to packets, and routes to them, all of protocol 124:
+// srv6 uses nexthop objects (`ip nexthop`) for the actions on packets, and routes to them, all of
+// protocol 124:
 //
-//	local SID  route <sid>/128 ──> nexthop: what happens at the segment
+//	local SID  route <sid>/128 ──> nexthop: the function of the segment
 //	             END.X, DX4, DX6: nexthop ──> helper address ──> route via the neighbour
-//	policy     route <bsid>/128 ──> group: a way each, with its weight, for a binding SID
-//	                                group: the same, for traffic that is steered
+//	policy     route <bsid>/128 ──> group for the binding SID: weighted segment lists
+//	                                group for steered traffic: the same
 //	steering   route <network> ────────^
 //
-// A policy therefore exists without traffic, changes atomically under traffic, and is read back
-// from its two groups.
+// So a policy exists without traffic, changes atomically under traffic, and is read back from its
+// two groups.
 type srv6 struct{ *Driver }
 
 func (v *Driver) SegmentPort() vswitch.SRv6 { return srv6{v} }
@@ -70,18 +69,17 @@ func (v srv6) Policies() vswitch.Values[*vpp_srv6.Policy]    { return srPolicies
 func (v srv6) Steerings() vswitch.Values[*vpp_srv6.Steering] { return srSteerings(v) }
 func (v srv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] { return srGlobals(v) }
 
-// IDs of nexthop objects: that of a SID has a slot of 24 bits, those of a policy one
-// of 16 bits and a place.
+// IDs of nexthop objects: a tag and a slot of 24 bits for a SID, or a slot of 16 bits and a
+// position for a policy.
 const (
 	sidTag, policyTag  = 0x7a000000, 0x79000000
 	tagMask            = 0xff000000
 	sidSlots           = 1 << 24
 	policySlots        = 1 << 16
-	steered, bound     = 0, 128 // places of the groups; members follow
+	steered, bound     = 0, 128 // positions of the groups; members follow
 	maxWays, slotShift = 127, 8
 )
 
-// srState holds our routes and nexthops as read from the kernel.
 type srState struct {
 	routes   []srRoute
 	nexthops map[uint32]srNexthop
@@ -102,7 +100,6 @@ func (v *Driver) readSR() (*srState, error) {
 	return s, nil
 }
 
-// route returns the route to exactly the destination in the main table.
 func (s *srState) route(dst netip.Prefix) (srRoute, bool) {
 	for _, r := range s.routes {
 		if r.dst == dst && r.table == unix.RT_TABLE_MAIN && r.metric != metricFallback && !r.isNeighbour() {
@@ -112,8 +109,7 @@ func (s *srState) route(dst netip.Prefix) (srRoute, bool) {
 	return srRoute{}, false
 }
 
-// slot returns the one to begin with for an address, and then the next ones, until
-// one is not taken.
+// slot probes the slots from the hash of an address until one is free.
 func slot(addr netip.Addr, slots uint32, taken func(uint32) bool) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write(addr.AsSlice())
@@ -145,8 +141,6 @@ func (v *Driver) setSRRoute(s *srState, r srRoute) error {
 	return err
 }
 
-// deleteRoute removes our route of a kind, and then what it was for. Traffic that is
-// still steered into a policy goes its other ways.
 func (v *Driver) deleteRoute(dst netip.Prefix, kind uint32) error {
 	v.srMu.Lock()
 	defer v.srMu.Unlock()
@@ -172,7 +166,6 @@ func (v *Driver) deleteRoute(dst netip.Prefix, kind uint32) error {
 	return v.sweep(s)
 }
 
-// kindOf tells SIDs, binding SIDs and steered traffic apart.
 func kindOf(id uint32) uint32 {
 	if id&tagMask == policyTag {
 		return id & (tagMask | bound)
@@ -180,7 +173,6 @@ func kindOf(id uint32) uint32 {
 	return id & tagMask
 }
 
-// srError distinguishes missing kernel features from failures.
 func srError(err error) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return vswitch.Unsupported("segment routing: this Linux kernel refuses it (%v): "+
@@ -196,8 +188,7 @@ func metricOf(dst netip.Prefix) uint32 {
 	return 0
 }
 
-// acceptSegments lets addresses of the node be last segments, whose packets come
-// with the header that was inserted into them.
+// acceptSegments permits the node's addresses as last segments, with the inserted header.
 func (v *Driver) acceptSegments() error {
 	return v.NS.Run(func() error {
 		devices, err := filepath.Glob(namespace.ProcNet + "ipv6/conf/*/seg6_enabled")
@@ -208,7 +199,7 @@ func (v *Driver) acceptSegments() error {
 	})
 }
 
-// srKeys returns the keys of the values that a route to the destination is for.
+// srKeys returns the keys of the values with a route to the destination.
 func (v *Driver) srKeys(dst netip.Prefix) (keys []string) {
 	_, helper := ofHelper(dst)
 	for _, s := range own.All[*vpp_srv6.LocalSID](v.Reg) {
@@ -287,7 +278,7 @@ func (v *Driver) sweep(s *srState) error {
 	return nil
 }
 
-// objectOf is the same for all IDs of a policy.
+// objectOf returns the same ID for all IDs of a policy.
 func objectOf(id uint32) uint32 {
 	if id&tagMask == policyTag {
 		return id &^ (1<<slotShift - 1)

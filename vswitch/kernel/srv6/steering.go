@@ -74,7 +74,7 @@ func (r srRoute) isSteering() bool {
 	return r.nhid&tagMask == policyTag && r.nhid&(1<<slotShift-1) == steered && r.table == unix.RT_TABLE_MAIN
 }
 
-// List: the kernel stores no names.
+// List takes names from the expected values, because the kernel stores none.
 func (v srSteerings) List(_ context.Context, expected []*vpp_srv6.Steering) ([]*vpp_srv6.Steering, error) {
 	state, err := v.readSR()
 	if err != nil {

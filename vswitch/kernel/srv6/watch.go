@@ -9,12 +9,12 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// noticeSegments: routes of segment routing that were deleted.
+// Notice detects deleted routes.
 func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	if r, ok := rtnl.ParseRouteEvent(m); ok && r.Deleted && r.Protocol == own.ProtoSegments {
 		send(drift.Notice{Reason: fmt.Sprintf("route %s was deleted", r.Destination), Keys: v.srKeys(r.Destination)})
 	}
 }
 
-// checkSegments: an event says it all.
+// Check does nothing: events are conclusive.
 func (v *Driver) Check(*drift.Batch) {}

@@ -16,39 +16,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices is VRFs by VRF devices. VRF 5:
+// devices implements VRFs with VRF devices. VRF 5:
 //
 //	cvrf5        a device of the kind vrf with table 121000005; its alias says for which IP
 //	             versions the table exists: contiv:vpp-vrf[v4,v6]/5
-//	c-tap1       is enslaved to it; the kernel then keeps its addresses and their routes in the table
-//	table        unreachable default, of the lowest preference: the end for what the VRF does not know
+//	c-tap1       is a port of it; the kernel keeps its addresses and their routes in the table
+//	table        unreachable default of the lowest preference, for destinations without a route
 //
-// and for all of them two policy rules, of each IP version:
+// and two policy rules per IP version for all VRFs:
 //
 //	90           lookup [l3mdev-table]
-//	100          lookup local                     was the first one (0)
+//	100          lookup local                     moved from preference 0
 //
-// The table local comes after those of VRFs, as in the kernel's own tests of VRFs: if it comes first,
-// packets in a VRF end at the node if VRF 0 has their destination. The kernel makes a rule for
-// VRF devices itself, at 1000, with the first one of a network namespace and never again. It stays, for
-// VRF devices of others. With our own one in front, the table local is early enough for rules of others
-// between 100 and 1000 to come after it, as they did before.
+// The table local comes after the tables of VRFs, as in the kernel's own VRF tests. Otherwise
+// packets in a VRF would end at the node if VRF 0 has their destination. With the first VRF device
+// of a network namespace, the kernel adds a rule at 1000. It stays, for foreign VRF devices. Our
+// rule precedes it, so that foreign rules between 100 and 1000 still follow the table local.
 //
-// A route of type INTER_VRF leads to the VRF device, which looks the packet up in its own table. Into
-// VRF 0, which has no device, it is a throw route: the rules after ours are those of VRF 0.
+// A route of type INTER_VRF leads to the VRF device, which looks the packet up in its table. Into
+// VRF 0, which has no device, it is a throw route: the rules after ours lead to VRF 0.
 //
-// A VRF device exists while its VRF has a table, or an interface that is to be in it.
+// A VRF device exists while its VRF has a table or wanted interfaces.
 type devices struct {
 	*own.Host
 	interfaces Interfaces
-	// rules are the policy rules, and what an earlier version left: it emulated VRFs.
-	rules *emulation
+	rules      *emulation
 
-	mu   sync.Mutex // held while VRF devices are made, changed or removed
-	used bool       // there are some, or rules; if not, nothing needs to be read
+	mu   sync.Mutex
+	used bool // VRF devices or rules exist; if not, nothing needs to be read
 }
 
-// openDevices finds out what an earlier process left, and changes nothing.
 func openDevices(host *own.Host, interfaces Interfaces) (*devices, error) {
 	rules, err := openEmulation(host)
 	if err != nil {
@@ -66,19 +63,17 @@ func (v *devices) UsesVRFs() bool {
 	return v.used
 }
 
-// device is a VRF device of ours.
 type device struct {
 	vrf      uint32
 	index    int
 	up       bool
-	versions vswitch.IPVersions // for which the table exists
+	versions vswitch.IPVersions
 }
 
 func (d device) has(family int) bool {
 	return family == unix.AF_INET && d.versions.V4 || family == unix.AF_INET6 && d.versions.V6
 }
 
-// asDevice returns false for what is none of ours.
 func asDevice(link netlink.Link) (d device, ok bool) {
 	vrf, isVRF := link.(*netlink.Vrf)
 	id, versions, ours := own.ParseVRFAlias(link.Attrs().Alias)
@@ -88,7 +83,6 @@ func asDevice(link netlink.Link) (d device, ok bool) {
 	return device{vrf: id, index: vrf.Index, up: vrf.RawFlags&unix.IFF_UP != 0, versions: versions}, true
 }
 
-// all returns the VRF devices by index.
 func (v *devices) all() (map[int]device, error) {
 	devs, err := v.Devices()
 	if err != nil {
@@ -107,7 +101,7 @@ func devicesIn(devs *own.Devices) map[int]device {
 	return all
 }
 
-// find returns the device of a VRF; an error for which rtnl.IsGone is true if there is none.
+// find returns the device of a VRF. If it does not exist, rtnl.IsGone is true for the error.
 func (v *devices) find(vrf uint32) (device, error) {
 	link, err := v.LinkNamed(own.VRFDeviceName(vrf))
 	if err != nil {
@@ -120,8 +114,8 @@ func (v *devices) find(vrf uint32) (device, error) {
 	return d, nil
 }
 
-// ensure makes the device of a VRF, if there is none, with all that keeps it apart from VRF 0. The table
-// then also exists for the IP version; 0: for those that it exists for now.
+// ensure creates the device of a VRF if it is missing, with everything that separates it from VRF
+// 0. It adds the table for the IP version; family 0 keeps the present tables.
 func (v *devices) ensure(vrf uint32, family int) (device, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -159,10 +153,9 @@ func (v *devices) ensure(vrf uint32, family int) (device, error) {
 	return d, v.convertLeads(vrf)
 }
 
-// add makes the device of a VRF, down and without an alias for any IP version.
 func (v *devices) add(vrf uint32) (device, error) {
 	name, alias := own.VRFDeviceName(vrf), own.VRFAlias(vrf, vswitch.IPVersions{})
-	// What listens on any address is reached from VRFs, too, as it is where VRFs are emulated.
+	// Sockets bound to any address accept connections from VRFs, as with the emulation.
 	if err := v.NS.Run(func() error { return namespace.EnsureSysctl("ipv4/tcp_l3mdev_accept", "1") }); err != nil {
 		return device{}, err
 	}
@@ -184,8 +177,8 @@ func (v *devices) add(vrf uint32) (device, error) {
 	return v.find(vrf)
 }
 
-// lowest is the metric of the routes that end a VRF's table: the one that the documentation of
-// the kernel proposes, which routing protocols take for the worst.
+// lowest is the metric of the last route in a VRF's table. The kernel's documentation proposes it,
+// and routing protocols treat it as the worst.
 const lowest = 4278198272
 
 func endOf(vrf uint32, family int) *netlink.Route {
@@ -196,7 +189,6 @@ func endOf(vrf uint32, family int) *netlink.Route {
 	return &netlink.Route{Family: family, Table: int(own.TableOf(vrf)), Dst: own.IPNet(all), Type: unix.RTN_UNREACHABLE, Priority: lowest, Protocol: own.ProtoVRF}
 }
 
-// addEnd keeps what a VRF has no route for from being looked for in VRF 0.
 func (v *devices) addEnd(vrf uint32, family int) error {
 	err := v.Net.RouteAdd(endOf(vrf, family))
 	if rtnl.Exists(err) || family == unix.AF_INET6 && (errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)) {
@@ -208,7 +200,6 @@ func (v *devices) addEnd(vrf uint32, family int) error {
 	return nil
 }
 
-// ends returns the VRFs whose tables have such a route.
 func (v *devices) ends(family int) (map[uint32]bool, error) {
 	found, err := v.Net.Routes(family, &netlink.Route{Protocol: own.ProtoVRF}, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -223,7 +214,7 @@ func (v *devices) ends(family int) (map[uint32]bool, error) {
 	return ends, nil
 }
 
-// Sweep removes the VRF devices that are not needed any more, and the rules with the last one.
+// Sweep removes unneeded VRF devices, and the rules with the last one.
 func (v *devices) Sweep() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -270,8 +261,7 @@ func (v *devices) remove(d device) error {
 	return nil
 }
 
-// dropRules removes our rule for VRF devices. What an earlier version left stays until it is
-// replaced or removed.
+// dropRules removes our rule for VRF devices. It keeps the rules of an earlier version.
 func (v *devices) dropRules() error {
 	for _, f := range ipFamilies {
 		err := v.rules.editVRFs(f, func(s *ruleState) error { s.devices = false; return nil })
@@ -283,7 +273,7 @@ func (v *devices) dropRules() error {
 	return nil
 }
 
-// Drop removes all VRF devices and rules. The devices in them come into VRF 0.
+// Drop removes all VRF devices and rules. Their ports move to VRF 0.
 func (v *devices) Drop() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

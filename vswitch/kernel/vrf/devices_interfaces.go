@@ -13,21 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsolateAs: an interface is in its VRF device as long as it exists, whether it has an address or not.
+// IsolateAs: an interface is in its VRF device for all its life, with or without addresses.
 func (v *devices) IsolateAs(iface string) error {
 	value := v.Reg.Iface(iface)
 	switch vrf := value.GetVrf(); {
 	case vrf != 0:
 		return v.enslave(iface, vrf)
 	case !v.UsesVRFs() || value.GetUnnumbered() != nil:
-		return nil // an unnumbered interface is where its lender is
+		return nil // an unnumbered interface follows its lender
 	}
 	return v.release(iface)
 }
 
 // MoveTo: a VRF device takes both IP versions.
 func (v *devices) MoveTo(iface string, vrfs map[int]uint32) error {
-	into := v.Reg.Iface(iface).GetVrf() // it stays there, out of VRF 0
+	into := v.Reg.Iface(iface).GetVrf() // without a VRF, the interface stays in its own one, out of VRF 0
 	for family, vrf := range vrfs {
 		if vrf == 0 {
 			continue
@@ -49,7 +49,7 @@ func (v *devices) MoveTo(iface string, vrfs map[int]uint32) error {
 	return v.release(iface)
 }
 
-// VRFsOf: a VRF without a table for an IP version routes nothing of it.
+// VRFsOf: a VRF without a table for an IP version does not route it.
 func (v *devices) VRFsOf(iface string) (map[int]uint32, error) {
 	vrfs := map[int]uint32{unix.AF_INET: 0, unix.AF_INET6: 0}
 	if !v.UsesVRFs() {
@@ -76,7 +76,6 @@ func (v *devices) VRFsOf(iface string) (map[int]uint32, error) {
 	return vrfs, nil
 }
 
-// masterOf returns the VRF device that a device is in; false if in none of ours.
 func (v *devices) masterOf(link netlink.Link) (d device, ok bool, err error) {
 	if link.Attrs().MasterIndex == 0 {
 		return d, false, nil
@@ -89,8 +88,8 @@ func (v *devices) masterOf(link netlink.Link) (d device, ok bool, err error) {
 	return d, ok, nil
 }
 
-// enslave puts the device of an interface, if there is one, into that of a VRF, which is made if there
-// is none. A port of a bridge or bond stays there: its packets are not routed.
+// enslave puts the device of an interface, if it exists, into the device of a VRF, which it creates
+// if necessary. Ports of bridges and bonds stay, because their packets are not routed.
 func (v *devices) enslave(iface string, vrf uint32) error {
 	link, err := v.linkOf(iface)
 	if err != nil && !rtnl.IsGone(err) {
@@ -121,7 +120,6 @@ func (v *devices) enslave(iface string, vrf uint32) error {
 	return errors.Join(v.dismiss(link), v.forgetRules(attrs.Name), v.Sweep())
 }
 
-// release takes the device of an interface out of its VRF device.
 func (v *devices) release(iface string) error {
 	link, err := v.linkOf(iface)
 	if err != nil {
@@ -136,8 +134,8 @@ func (v *devices) release(iface string) error {
 	return errors.Join(err, v.dismiss(link), v.forgetRules(link.Attrs().Name), v.Sweep())
 }
 
-// setMaster: the kernel sets a device down and up again that it puts into a VRF device, or takes out of
-// one, and what went with it is restored.
+// setMaster restores the objects that a device loses: the kernel sets it down and up again when its
+// VRF device changes.
 func (v *devices) setMaster(iface string, link netlink.Link, master int) error {
 	attrs := link.Attrs()
 	if err := v.Net.SetLink(attrs.Index, rtnl.LinkChange{Master: &master}); err != nil {
@@ -149,7 +147,7 @@ func (v *devices) setMaster(iface string, link netlink.Link, master int) error {
 	return v.interfaces.RestoreInterface(iface, attrs.Index)
 }
 
-// linkOf also finds a device that is being made.
+// linkOf also finds a device under creation.
 func (v *devices) linkOf(iface string) (netlink.Link, error) {
 	link, err := v.Link(iface)
 	if err == nil || !rtnl.IsGone(err) {
@@ -175,8 +173,8 @@ func noCrossConnect(host *own.Host, iface string) error {
 	return nil
 }
 
-// occupied reports whether others gave a device, which is none of ours, addresses or routes, that the
-// kernel would take out of VRF 0 with it, or delete.
+// occupied reports whether a foreign device has foreign addresses or routes, which the kernel would
+// move out of VRF 0 or delete.
 func (v *devices) occupied(iface string, link netlink.Link) (bool, error) {
 	if _, ok, err := v.masterOf(link); err != nil || ok || own.IsOurs(link) {
 		return false, err
@@ -205,13 +203,12 @@ func (v *devices) occupied(iface string, link netlink.Link) (bool, error) {
 	return false, nil
 }
 
-// isMark reports whether a protocol number is one that we mark addresses and routes with.
+// isMark reports whether we mark addresses or routes with the protocol.
 func isMark(protocol int) bool { return protocol >= own.ProtoOurs && protocol <= protoLinux }
 
-// protoLinux is that of the linux.* models.
 const protoLinux = 126
 
-// ForgetVRFs: a device of ours goes with all that it has. Others are taken out.
+// ForgetVRFs: our own devices are deleted with all their state; others leave their VRF device.
 func (v *devices) ForgetVRFs(device string) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -228,11 +225,9 @@ func (v *devices) ForgetVRFs(device string) error {
 	return errors.Join(rtnl.IgnoreGone(err), v.forgetRules(device))
 }
 
-// isWanted reports whether an interface is to be in the VRF.
 func (v *devices) isWanted(vrf uint32) bool { return vrf != 0 && wantedVRFs(v.Host)[vrf] }
 
-// SettleAddresses replaces what an earlier version has assigned: without the routes that the kernel makes,
-// which were made instead.
+// SettleAddresses reassigns addresses that an earlier version assigned without the kernel's routes.
 func (v *devices) SettleAddresses(index, family int) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -264,7 +259,7 @@ func (v *devices) SettleAddresses(index, family int) error {
 		again = true
 	}
 	if iface, ok := v.Dev.Name(index); ok && again {
-		return v.interfaces.RestoreInterface(iface, index) // what went with the address
+		return v.interfaces.RestoreInterface(iface, index) // objects lost with the address
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 func (v *devices) LeadAway(InterRoute, uint32) error { return nil }
 
-// LeadBack removes what an earlier version left of the route.
+// LeadBack removes rules of an earlier version.
 func (v *devices) LeadBack(route InterRoute) error { return v.rules.LeadBack(route) }
 
 func (v *devices) DeviceTo(vrf uint32) (int, error) {
@@ -27,8 +27,8 @@ func (v *devices) LookupIn(vrf uint32) *netlink.RouteGetOptions {
 	return &netlink.RouteGetOptions{Oif: own.VRFDeviceName(vrf)}
 }
 
-// deviceLeads are the VRFs that routes lead to, by VRF device. Where an earlier version led by rules,
-// the route says nothing yet.
+// deviceLeads holds the target VRFs of routes, by VRF device. Routes of an earlier version depend
+// on its rules.
 type deviceLeads struct {
 	devices map[int]device
 	rules   ruleLeads
@@ -63,8 +63,8 @@ func (all deviceLeads) Of(r *netlink.Route, vrf uint32) (to uint32, leads, intac
 
 func (all deviceLeads) Rest() map[InterRoute]uint32 { return all.rules }
 
-// convertLeads makes routes to a VRF lead to its device that an earlier version made as throw routes,
-// with rules: without those, they lead to VRF 0.
+// convertLeads redirects throw routes of an earlier version to the VRF device. Without its rules,
+// they would lead to VRF 0.
 func (v *devices) convertLeads(to uint32) error {
 	d, err := v.find(to)
 	if err != nil {

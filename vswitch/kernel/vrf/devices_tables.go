@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceTables are the tables of VRF devices; those of VRF 0 are the main ones, and always there.
+// deviceTables implements the tables of VRFs. The tables of VRF 0 are the main ones and always
+// exist.
 type deviceTables struct{ *devices }
 
 func (v *devices) VRFPort() vswitch.VRFs { return deviceTables{v} }
@@ -33,7 +34,7 @@ func (v deviceTables) Update(_ context.Context, _, new *vpp_l3.VrfTable) error {
 	return noFlowHash(new)
 }
 
-// Delete leaves the device to the interfaces that are still to be in the VRF: they stay out of VRF 0.
+// Delete keeps the device for the remaining interfaces, so that they stay out of VRF 0.
 func (v deviceTables) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
 	if table.GetId() == 0 || !v.UsesVRFs() {
 		return nil
@@ -47,7 +48,6 @@ func (v deviceTables) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// withdraw notes that a VRF has no table of an IP version any more.
 func (v *devices) withdraw(vrf uint32, family int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,11 +95,11 @@ func (v deviceTables) List(_ context.Context, expected []*vpp_l3.VrfTable) (list
 	return list, nil
 }
 
-// soundness is what the tables of an IP version need.
+// soundness is the state that the tables of an IP version depend on.
 type soundness struct {
 	family int
-	rules  bool            // all rules are there, and none is in their way
-	ends   map[uint32]bool // see ends
+	rules  bool // all rules exist and none conflicts
+	ends   map[uint32]bool
 	state  *ruleState
 }
 
@@ -114,7 +114,6 @@ func (v *devices) sound(family int) (s soundness, err error) {
 	return s, err
 }
 
-// tables returns those that exist, those of an earlier version included.
 func (s soundness) tables(all map[int]device, protocol vpp_l3.VrfTable_Protocol) (list []*vpp_l3.VrfTable) {
 	exist := map[uint32]bool{}
 	for vrf := range s.state.tables {
@@ -131,7 +130,7 @@ func (s soundness) tables(all map[int]device, protocol vpp_l3.VrfTable_Protocol)
 	return list
 }
 
-// is reports whether a table keeps its packets to itself.
+// is reports whether a table is isolated from VRF 0.
 func (s soundness) is(all map[int]device, table *vpp_l3.VrfTable) bool {
 	for _, d := range all {
 		if d.vrf == table.GetId() {

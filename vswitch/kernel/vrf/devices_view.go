@@ -7,16 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deviceView is the zero value if all are in VRF 0.
 type deviceView struct {
-	vrfs map[string]uint32 // of the devices in VRF devices
-	// ports are the devices in other devices of ours, where they keep out of all VRFs.
+	vrfs map[string]uint32
+	// ports are the devices in other devices of ours, which are in no VRF.
 	ports map[string]bool
-	// emulated are the devices that policy rules of an earlier version lead to VRFs.
+	// emulated holds the devices that policy rules of an earlier version lead to VRFs.
 	emulated map[string]bool
-	// guests are the devices of others that rules lead to VRFs.
-	guests map[string]uint32
-	rules  ruleView
+	guests   map[string]uint32
+	rules    ruleView
 }
 
 func (v *devices) ViewVRFs() (View, error) {
@@ -58,7 +56,8 @@ func (v *devices) ViewVRFs() (View, error) {
 	return view, err
 }
 
-// Of returns a VRF that no value has for what an earlier version left, so that it is updated.
+// Of returns a VRF that no value uses for remains of an earlier version, so that the interface is
+// updated.
 func (w deviceView) Of(device string, wanted uint32) uint32 {
 	switch {
 	case w.emulated[device]:

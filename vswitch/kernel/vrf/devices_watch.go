@@ -16,10 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Suspicions.
 type (
-	suspectVRF    uint32 // whose device or end may be gone
-	suspectMember int    // device by index, which may have left its VRF device
+	suspectVRF    uint32
+	suspectMember int // index of a device that may have left its VRF device
 )
 
 func (v *devices) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
@@ -68,11 +67,10 @@ func (v *devices) Check(b *drift.Batch) {
 	v.rules.Check(b)
 }
 
-// checkMember reports an interface whose device is not in the VRF device where it belongs.
 func (v *devices) checkMember(b *drift.Batch, index int) {
 	link, err := v.Net.LinkByIndex(index)
 	if err != nil {
-		return // that it is gone is an event of its own
+		return
 	}
 	iface := v.Reg.Iface(v.LogicalOf(link))
 	if iface == nil || strings.HasPrefix(link.Attrs().Alias, own.AliasPort) {
@@ -80,7 +78,7 @@ func (v *devices) checkMember(b *drift.Batch, index int) {
 	}
 	d, inVRF, err := v.masterOf(link)
 	if err != nil || !inVRF && link.Attrs().MasterIndex != 0 || v.guestOf(link) != 0 {
-		return // a port, a guest, or nobody knows
+		return // a port, a guest, or an unknown device
 	}
 	wanted := wantedVRF(v.Host, iface)
 	if d.vrf == wanted || wanted == 0 && !inVRF {
@@ -94,8 +92,8 @@ func (v *devices) checkMember(b *drift.Batch, index int) {
 	}
 }
 
-// checkVRF reports the tables of a VRF that do not keep their packets to themselves, and the routes that
-// lead into it, which go with its device.
+// checkVRF reports the tables of a VRF that are not isolated, and the routes into it, which the
+// kernel removes with its device.
 func (v *devices) checkVRF(b *drift.Batch, vrf uint32) {
 	all, err := v.all()
 	if err != nil {
@@ -129,7 +127,7 @@ func (v *devices) checkVRF(b *drift.Batch, vrf uint32) {
 	}
 }
 
-// wantedVRF returns the VRF that an interface is to be in: an unnumbered one in that of its lender.
+// wantedVRF returns the VRF of an interface's value; an unnumbered one follows its lender.
 func wantedVRF(host *own.Host, iface *vpp_interfaces.Interface) uint32 {
 	if lender := iface.GetUnnumbered().GetInterfaceWithIp(); lender != "" {
 		return host.Reg.Iface(lender).GetVrf()
@@ -137,7 +135,6 @@ func wantedVRF(host *own.Host, iface *vpp_interfaces.Interface) uint32 {
 	return iface.GetVrf()
 }
 
-// wantedVRFs returns the VRFs that interfaces are to be in.
 func wantedVRFs(host *own.Host) map[uint32]bool {
 	vrfs := map[uint32]bool{}
 	for _, iface := range own.All[*vpp_interfaces.Interface](host.Reg) {

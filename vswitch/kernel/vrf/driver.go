@@ -10,96 +10,94 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Driver is the VRFs of one network namespace.
+// Driver implements the VRFs of one network namespace.
 type Driver struct {
 	*own.Host
 	way
 }
 
-// Options of a Driver.
+// Options configures a Driver.
 type Options struct {
-	// Interfaces restores what a device loses when it enters or leaves a VRF device.
+	// Interfaces restores the objects that a device loses when it enters or leaves a VRF device.
 	Interfaces Interfaces
-	// RulesOnly is for tests: VRF devices are not used even if the kernel has them.
+	// RulesOnly disables VRF devices. For tests.
 	RulesOnly bool
 }
 
-// Interfaces are those whose devices are in VRFs.
+// Interfaces is the part of the interface driver that VRFs need.
 type Interfaces interface {
-	// RestoreInterface restores the addresses, routes and neighbours of a device that went down and up again.
+	// RestoreInterface restores the addresses, routes and neighbours of a device that went down and
+	// up again.
 	RestoreInterface(iface string, index int) error
 }
 
-// way is how a kernel does VRFs: by VRF devices, or by policy rules that emulate them.
 type way interface {
 	drift.Subsystem
 	VRFPort() vswitch.VRFs
-	// UsesVRFs reports whether there may be a VRF other than 0. If not, nothing is read or changed.
+	// UsesVRFs reports whether a VRF other than 0 may exist. If not, nothing is read or changed.
 	UsesVRFs() bool
 	// HasTable reports whether the table of a VRF exists.
 	HasTable(family int, vrf uint32) bool
-	// Drop removes all VRFs.
 	Drop() error
 
-	// IsolateAs keeps packets of an interface that belongs to another VRF out of VRF 0: before it has
-	// an address, and for IP versions of which it has none. It is called before the device is made,
-	// and again before it is set up.
+	// IsolateAs keeps packets of an interface in another VRF out of VRF 0, even before it has an
+	// address and for IP versions without one. It is called before the device is created, and again
+	// before it is set up.
 	IsolateAs(iface string) error
 	// MoveTo moves an interface into a VRF for each IP version.
 	MoveTo(iface string, vrfs map[int]uint32) error
-	// VRFsOf returns the VRFs of an interface by IP version.
 	VRFsOf(iface string) (map[int]uint32, error)
-	// ForgetVRFs is called before an interface goes, with the name of its device.
+	// ForgetVRFs is called before an interface is deleted, with the name of its device.
 	ForgetVRFs(device string) error
-	// Sweep is called after it went.
+	// Sweep is called after the deletion.
 	Sweep() error
-	// ViewVRFs reads what interfaces are listed from.
+	// ViewVRFs reads the state for listing interfaces.
 	ViewVRFs() (View, error)
 
-	// Confined returns the VRF that we have to keep the addresses of a device in; 0 if the kernel does.
+	// Confined returns the VRF in which the driver must keep a device's addresses; 0 if the kernel
+	// does.
 	Confined(index, family int) (uint32, error)
-	// ConfineNew removes from VRF 0 what the kernel adds for a new address of such a device.
+	// ConfineNew removes the routes that the kernel adds to VRF 0 for a new address of such a
+	// device.
 	ConfineNew(rtnl.Address) error
-	// SettleAddresses makes the routes of the addresses of a device those that they need in its VRF.
+	// SettleAddresses sets the routes of a device's addresses as its VRF requires.
 	SettleAddresses(index, family int) error
-	// RestoreVRF does so after the device was down.
+	// RestoreVRF does the same after the device was down.
 	RestoreVRF(index int) error
 
-	// LeadAway prepares a route from one VRF into another one; LeadBack is called when it is gone.
+	// LeadAway prepares a route from one VRF into another. LeadBack is called after its removal.
 	LeadAway(route InterRoute, to uint32) error
 	LeadBack(route InterRoute) error
-	// DeviceTo returns the index of the device that a route into a VRF has; 0: none, it is a throw route.
+	// DeviceTo returns the index of the output device for a route into a VRF; 0: a throw route.
 	DeviceTo(vrf uint32) (index int, err error)
-	// Leads reads where routes into other VRFs lead.
+	// Leads reads the targets of routes into other VRFs.
 	Leads() (Leads, error)
-	// LookupIn returns how to ask the kernel for a route in a VRF.
+	// LookupIn returns the options for a route lookup in a VRF.
 	LookupIn(vrf uint32) *netlink.RouteGetOptions
 }
 
-// View is the state of VRFs when interfaces are listed.
+// View is the state of VRFs for listing interfaces.
 type View interface {
 	// Of returns the VRF that a device is meant for; 0 if VRF 0 may get its packets. wanted is the
 	// VRF of its value.
 	Of(device string, wanted uint32) uint32
-	// Intact reports whether an address of a device is in the VRF that the device is meant for.
+	// Intact reports whether an address is in the VRF that its device is meant for.
 	Intact(link netlink.Link, a rtnl.Address) bool
-	// Together reports whether two devices are in the same VRFs.
 	Together(device, lender string) bool
-	// Leaks reports whether an address of ours, of a device in a VRF, is one of VRF 0 as well.
+	// Leaks reports whether our address of a device in a VRF is in VRF 0, too.
 	Leaks(link netlink.Link, a rtnl.Address) bool
 }
 
-// Leads are the routes into other VRFs.
+// Leads holds the routes into other VRFs.
 type Leads interface {
-	// Of returns the VRF that a route of ours in a VRF leads to, if it leads to another one. It is
-	// not intact if packets do not get there.
+	// Of returns the VRF that our route in a VRF leads to, if it is another one. intact is false if
+	// packets do not get there.
 	Of(r *netlink.Route, vrf uint32) (to uint32, leads, intact bool)
-	// Rest returns what has no route that Of was asked about.
+	// Rest returns the remaining entries, without a route that Of was called for.
 	Rest() map[InterRoute]uint32
 }
 
-// New asks the kernel whether it has VRF devices, finds out what an earlier process left, and
-// changes nothing.
+// New detects VRF devices and reads the state left by an earlier process. It changes nothing.
 func New(host *own.Host, opts Options) (*Driver, error) {
 	v := &Driver{Host: host}
 	has, err := host.Net.HasVRFDevices()
@@ -126,7 +124,7 @@ func (v *Driver) JoinVRFs(iface, lender string) error {
 	return v.MoveTo(iface, vrfs)
 }
 
-// MoveBorrowers makes those that borrow the addresses of an interface follow it.
+// MoveBorrowers moves the borrowers of an interface's addresses to its VRFs.
 func (v *Driver) MoveBorrowers(lender string) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -138,7 +136,7 @@ func (v *Driver) MoveBorrowers(lender string) error {
 	return errors.Join(errs...)
 }
 
-// DeviceOf returns the name of the device of an interface, which may not exist (yet).
+// DeviceOf returns the name of an interface's device, which may not exist (yet).
 func (v *Driver) DeviceOf(iface string) string { return deviceOf(v.Host, iface) }
 
 func deviceOf(host *own.Host, iface string) string {

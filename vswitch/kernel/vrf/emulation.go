@@ -16,37 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emulation is VRFs by policy rules.
 type emulation struct {
 	*own.Host
 	vrf vrfDriver
 }
 
-// openEmulation finds out what an earlier process left, and changes nothing.
+// openEmulation reads the state left by an earlier process. It changes nothing.
 func openEmulation(host *own.Host) (*emulation, error) {
 	v := &emulation{Host: host}
 	return v, v.openVRFs()
 }
 
-// vrfDriver changes the rules of VRFs: it reads them, edits the result, and writes the difference.
-// Doing so, it completes changes that were interrupted.
+// vrfDriver changes the rules of VRFs: it reads them, edits the result and writes the difference.
+// This also completes interrupted changes.
 type vrfDriver struct {
-	mu sync.Mutex
-	// marks is held while marks are written.
+	mu    sync.Mutex
 	marks sync.Mutex
 	// used: rules exist or existed; if not, nothing needs to be read.
 	used bool
-	// last is the state by IP version as we left it.
 	last map[int]*ruleState
-	// lost are rules that others removed, as an edit found out; not reported yet.
-	lost []rtnl.Rule
-	// settling is held while the routes of addresses are changed.
+	// lost holds foreign removals of rules that an edit found and Check has not reported yet.
+	lost     []rtnl.Rule
 	settling sync.Mutex
 }
 
 var ipFamilies = []int{unix.AF_INET, unix.AF_INET6}
 
-// openVRFs finds out what an earlier process left.
 func (v *emulation) openVRFs() error {
 	v.vrf.last = map[int]*ruleState{}
 	for _, family := range ipFamilies {
@@ -60,14 +55,12 @@ func (v *emulation) openVRFs() error {
 	return nil
 }
 
-// UsesVRFs reports whether there may be a VRF other than 0.
 func (v *emulation) UsesVRFs() bool {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
 	return v.vrf.used
 }
 
-// readVRFs returns the state, and all rules of the IP version.
 func (v *emulation) readVRFs(family int) (*ruleState, ruleSet, error) {
 	rules, err := v.Net.Rules(family)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
@@ -80,7 +73,6 @@ func (v *emulation) readVRFs(family int) (*ruleState, ruleSet, error) {
 	return parseVRFs(family, ours), newRuleSet(rules), nil
 }
 
-// ruleSet is the set of existing rules.
 type ruleSet map[rtnl.Rule]bool
 
 func newRuleSet(rules []rtnl.Rule) ruleSet {
@@ -91,12 +83,11 @@ func newRuleSet(rules []rtnl.Rule) ruleSet {
 	return set
 }
 
-// missing returns the wanted rules that are not there.
 func (have ruleSet) missing(want []rtnl.Rule) []rtnl.Rule {
 	return slices.DeleteFunc(slices.Clone(want), func(r rtnl.Rule) bool { return have[r] })
 }
 
-// localFirst reports whether addresses of VRF 0 are looked for before VRFs have their turn.
+// localFirst reports whether the table local precedes the VRFs.
 func (have ruleSet) localFirst() bool {
 	for r := range have {
 		if isLocal(r) && r.Pref <= prefIsolated {
@@ -106,7 +97,6 @@ func (have ruleSet) localFirst() bool {
 	return false
 }
 
-// editVRFs changes the rules of one IP version. edit may refuse.
 func (v *emulation) editVRFs(family int, edit func(*ruleState) error) error {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
@@ -159,11 +149,11 @@ func (v *emulation) writeRules(family int, want []rtnl.Rule, have ruleSet) error
 	return nil
 }
 
-// The rule of the table local is the first one, and none can be placed before it. So a copy further
-// down is added before the first one is removed, and the first one is restored before the copy is
+// No rule can precede the first rule, which looks up the table local. So a copy further down is
+// added before the first rule is removed, and the first rule is restored before the copy is
 // removed. The table is looked up at all times.
 
-// checkLocal returns an error if others moved the rule to a place where it conflicts with ours.
+// checkLocal returns an error if another party moved the rule to a conflicting position.
 func checkLocal(want []rtnl.Rule, have ruleSet) error {
 	if len(want) == 0 {
 		return nil
@@ -176,7 +166,6 @@ func checkLocal(want []rtnl.Rule, have ruleSet) error {
 	return nil
 }
 
-// moveLocal removes the first rule, or brings it back.
 func (v *emulation) moveLocal(family int, away bool, have ruleSet) error {
 	first := rtnl.Rule{Family: family, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Proto: unix.RTPROT_KERNEL}
 	there, ours, others := false, false, false
@@ -204,7 +193,6 @@ func (v *emulation) moveLocal(family int, away bool, have ruleSet) error {
 	return nil
 }
 
-// vrfSysctls make what the node itself answers go where the question came from.
 var vrfSysctls = map[int][]string{
 	unix.AF_INET:  {"ipv4/fwmark_reflect", "ipv4/tcp_fwmark_accept"},
 	unix.AF_INET6: {"ipv6/fwmark_reflect"},

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MoveTo moves the interface into a VRF for each IP version.
 func (v *emulation) MoveTo(iface string, vrfs map[int]uint32) error {
 	device := deviceOf(v.Host, iface)
 	into := uint32(0)
@@ -71,7 +70,6 @@ func (v *emulation) MoveTo(iface string, vrfs map[int]uint32) error {
 	return err
 }
 
-// VRFsOf returns the VRFs of an interface by IP version.
 func (v *emulation) VRFsOf(iface string) (map[int]uint32, error) {
 	vrfs := map[int]uint32{unix.AF_INET: 0, unix.AF_INET6: 0}
 	if !v.UsesVRFs() {
@@ -88,7 +86,7 @@ func (v *emulation) VRFsOf(iface string) (map[int]uint32, error) {
 	return vrfs, nil
 }
 
-// canMove refuses what would not work in a VRF.
+// canMove refuses interfaces that do not work in a VRF.
 func (v *emulation) canMove(iface string) error {
 	link, err := v.Link(iface)
 	if err != nil {
@@ -102,8 +100,6 @@ func (v *emulation) canMove(iface string) error {
 	})
 }
 
-// IsolateAs keeps packets of an interface that belongs to another VRF out of VRF 0: before the
-// interface exists, while it has no address, and for IP versions of which it has none.
 func (v *emulation) IsolateAs(iface string) error {
 	if vrf := v.Reg.Iface(iface).GetVrf(); vrf != 0 {
 		return v.isolate(deviceOf(v.Host, iface), vrf)
@@ -128,7 +124,6 @@ func (v *emulation) IsolateAs(iface string) error {
 	return nil
 }
 
-// isolate: where there is no IPv6, there is nothing to keep out.
 func (v *emulation) isolate(device string, vrf uint32) error {
 	for _, family := range ipFamilies {
 		err := v.editVRFs(family, func(s *ruleState) error { s.isolated[device] = vrf; return nil })
@@ -149,7 +144,6 @@ func ignoreUnsupported(err error) error {
 	return err
 }
 
-// ForgetVRFs removes the rules of an interface that goes.
 func (v *emulation) ForgetVRFs(device string) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -162,7 +156,6 @@ func (v *emulation) ForgetVRFs(device string) error {
 	return v.writeMarks()
 }
 
-// Confined returns the VRF of a device.
 func (v *emulation) Confined(index, family int) (uint32, error) {
 	if !v.UsesVRFs() {
 		return 0, nil
@@ -178,8 +171,8 @@ func (v *emulation) Confined(index, family int) (uint32, error) {
 	return s.vrfOf(link.Attrs().Name), nil
 }
 
-// SettleAddresses makes the routes of the addresses of a device those that they need
-// in its VRF; and takes those away from VRF 0 that the kernel makes.
+// SettleAddresses sets the routes of a device's addresses as its VRF requires, and removes the
+// kernel's routes from VRF 0.
 func (v *emulation) SettleAddresses(index, family int) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -198,7 +191,7 @@ func (v *emulation) SettleAddresses(index, family int) error {
 	if err != nil {
 		return err
 	}
-	var wanted []placedRoute // the addresses before what they are the source of
+	var wanted []placedRoute // addresses before the routes that use them as source
 	for _, a := range addrs {
 		if a.Proto != own.ProtoOurs || a.Family() != family {
 			continue
@@ -223,7 +216,7 @@ func (v *emulation) SettleAddresses(index, family int) error {
 			continue
 		}
 		err := addPlaced(v.Net, r)
-		if err != nil && !rtnl.Exists(err) && !errors.Is(err, unix.ENETDOWN) { // made when the device is enabled
+		if err != nil && !rtnl.Exists(err) && !errors.Is(err, unix.ENETDOWN) { // created when the device is enabled
 			return fmt.Errorf("adding the route to %s to the table of VRF %d: %w", r.dst, vrf, err)
 		}
 	}
@@ -234,8 +227,8 @@ func (v *emulation) SettleAddresses(index, family int) error {
 	return err
 }
 
-// flagAddress assigns an address again that was assigned for another VRF, if one of the two is VRF
-// 0: the flag by which the kernel creates no routes for it cannot be changed afterwards.
+// flagAddress reassigns an address that moves into or out of VRF 0. The flag that keeps the kernel
+// from creating its routes cannot change later.
 func (v *emulation) flagAddress(a rtnl.Address, vrf uint32) error {
 	if (vrf != 0) == (a.Flags&unix.IFA_F_NOPREFIXROUTE != 0) {
 		return nil
@@ -253,8 +246,7 @@ func (v *emulation) flagAddress(a rtnl.Address, vrf uint32) error {
 	return nil
 }
 
-// leaked returns what the kernel has added to the table local for our addresses of a
-// device in a VRF: they are none of VRF 0.
+// leaked returns the kernel's routes in the table local for our addresses of a device in a VRF.
 func (v *emulation) leaked(index, family int) ([]placedRoute, error) {
 	addrs, err := v.Net.Addresses(index)
 	if err != nil {
@@ -268,7 +260,6 @@ func (v *emulation) leaked(index, family int) ([]placedRoute, error) {
 	return slices.DeleteFunc(found, func(r placedRoute) bool { return !slices.ContainsFunc(addrs, r.madeFor) }), nil
 }
 
-// confine removes them.
 func (v *emulation) confine(index, family int) (removed []placedRoute, err error) {
 	found, err := v.leaked(index, family)
 	if err != nil {
@@ -283,9 +274,9 @@ func (v *emulation) confine(index, family int) (removed []placedRoute, err error
 	return removed, nil
 }
 
-// ConfineNew removes the routes that the kernel adds for a new address. For an IPv6 address the
-// kernel adds them a moment later if the device is up and duplicate address detection is off;
-// otherwise Watch notices them.
+// ConfineNew removes the routes that the kernel adds for a new address. For an IPv6 address, the
+// kernel adds them shortly after, if the device is up and duplicate address detection is off;
+// otherwise Watch detects them.
 func (v *emulation) ConfineNew(a rtnl.Address) error {
 	own := func(r placedRoute) bool { return r.typ == unix.RTN_LOCAL && r.dst.Addr() == a.Prefix.Addr() }
 	link, err := v.Net.LinkByIndex(a.Index)
@@ -302,7 +293,7 @@ func (v *emulation) ConfineNew(a rtnl.Address) error {
 	}
 }
 
-// RestoreVRF restores the routes that were lost while a device was down, and removes those that the
+// RestoreVRF restores the routes lost while a device was down, and removes the routes that the
 // kernel added again.
 func (v *emulation) RestoreVRF(index int) error {
 	return errors.Join(v.SettleAddresses(index, unix.AF_INET), v.SettleAddresses(index, unix.AF_INET6))

@@ -7,13 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LeadAway makes the rules to the other VRF; the throw route that comes next lets
-// packets get there.
+// LeadAway adds the rules to the other VRF before the throw route.
 func (v *emulation) LeadAway(route InterRoute, to uint32) error {
 	return v.editVRFs(rtnl.Family(route.Dst.Addr()), func(s *ruleState) error { s.inter[route] = to; return nil })
 }
 
-// LeadBack removes the rules, after the throw route.
+// LeadBack removes the rules after the throw route.
 func (v *emulation) LeadBack(route InterRoute) error {
 	if !v.UsesVRFs() {
 		return nil
@@ -27,7 +26,6 @@ func (v *emulation) LookupIn(vrf uint32) *netlink.RouteGetOptions {
 	return &netlink.RouteGetOptions{Mark: mark | vrf}
 }
 
-// ruleLeads are the rules of routes into other VRFs.
 type ruleLeads map[InterRoute]uint32
 
 func (v *emulation) Leads() (Leads, error) {
@@ -59,5 +57,5 @@ func (all ruleLeads) Of(r *netlink.Route, vrf uint32) (to uint32, leads, intact 
 
 func (all ruleLeads) Rest() map[InterRoute]uint32 { return all }
 
-// Sweep has nothing to do: ForgetVRFs has done it.
+// Sweep does nothing: ForgetVRFs removes the rules.
 func (v *emulation) Sweep() error { return nil }

@@ -14,37 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Packets that arrive on a device in a VRF are marked with the VRF. The rules need the mark not for
-// the packet itself but for the kernel's replies to it: echo replies, ICMP errors, TCP. Source
-// validation needs it, too, because an address of VRF 0 may belong to another host in another VRF
-// (src_valid_mark).
+// Packets that arrive on a device in a VRF are marked with the VRF. The rules need the mark for the
+// kernel's replies: echo replies, ICMP errors, TCP. Source validation needs it, too, because an
+// address of VRF 0 may belong to another host in another VRF (src_valid_mark).
 //
 //	table inet contiv-vrf   map IPv4 { "c-tap1" : 0x79000005 }, map IPv6, chain in
 //	table arp contiv-vrf    map IPv4, chain in
 
 const (
 	vrfTableName = "contiv-vrf"
-	// markChain has a rule for each map, with the name of the map as its comment.
+	// markChain has a rule per map, with the map's name as its comment.
 	markChain = "in"
 )
 
-// markTables are ours, by family.
 var markTables = []struct {
 	family byte
 	hook   *nftables.ChainHook
-	maps   map[string]int // IP version
+	maps   map[string]int
 }{
 	{unix.NFPROTO_INET, nftables.ChainHookPrerouting, map[string]int{"IPv4": unix.AF_INET, "IPv6": unix.AF_INET6}},
-	{unix.NFPROTO_ARP, nftables.ChainHookRef(0), map[string]int{"IPv4": unix.AF_INET}}, // NF_ARP_IN
+	{unix.NFPROTO_ARP, nftables.ChainHookRef(0), map[string]int{"IPv4": unix.AF_INET}},
 }
 
-// beforeAll is a priority before connections are tracked.
+// beforeAll is a priority before connection tracking.
 const beforeAll = -310
 
-// marks are the devices with the VRFs that their packets are marked with.
 type marks map[string]uint32
 
-// writeMarks makes the marks those of the members, whatever they are now.
 func (v *emulation) writeMarks() error {
 	v.vrf.marks.Lock()
 	defer v.vrf.marks.Unlock()
@@ -109,10 +105,8 @@ func addMarkTable(b *nft.Batch, hook *nftables.ChainHook, versions map[string]in
 	}
 }
 
-// markState is what the tables say, by family of tables and IP version.
 type markState map[byte]map[int]marks
 
-// equal reports whether everything is marked as wanted.
 func (s markState) equal(wanted map[int]marks) bool {
 	for _, t := range markTables {
 		for _, version := range t.maps {
@@ -124,7 +118,6 @@ func (s markState) equal(wanted map[int]marks) bool {
 	return true
 }
 
-// has reports whether what the device receives is marked with the VRF.
 func (s markState) has(family int, device string, vrf uint32) bool {
 	for _, t := range markTables {
 		for _, version := range t.maps {
@@ -136,8 +129,7 @@ func (s markState) has(family int, device string, vrf uint32) bool {
 	return true
 }
 
-// readMarks returns nil if there are no marks. A table that others changed counts as one without
-// marks.
+// readMarks returns nil if no marks exist. A damaged table counts as one without marks.
 func (v *emulation) readMarks() (state markState, err error) {
 	for _, t := range markTables {
 		table, _, err := v.NFT.ReadTable(t.family, vrfTableName)
@@ -178,7 +170,6 @@ func marksIn(table *nft.Table, versions map[string]int) map[int]marks {
 	return have
 }
 
-// dropMarks removes the tables.
 func (v *emulation) dropMarks() error {
 	if err := v.NFT.DropTables(vrfTableName, unix.NFPROTO_INET, unix.NFPROTO_ARP); err != nil {
 		return fmt.Errorf("removing nftables table %q: %w", vrfTableName, err)

@@ -12,37 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A VRF is a routing table and policy rules that lead to it. The rules of one IP
-// version, with VRF 5 and the device c-tap1 in it:
+// The emulation leads packets to a VRF's table with policy rules. The rules of one IP version, with
+// device c-tap1 in VRF 5:
 //
 //	80..82      to fe80::/10 lookup local, main; to ff00::/8 lookup local
 //	90          iif c-tap1, oif c-tap1, fwmark 0x79000005 goto 1100500000
-//	91          iif c-tap1 unreachable            in case there is no such block
-//	100         lookup local                      was the first one (0)
-//	…           lookup main, and what others have
+//	91          iif c-tap1 unreachable            if the block is missing
+//	100         lookup local                      moved from preference 0
+//	…           lookup main, and foreign rules
 //	1100000001… to 10.5.0.0/16 lookup 121000005   INTER_VRF of the main table
-//	1100099999  unreachable                       the end for what is in no VRF
+//	1100099999  unreachable                       ends the lookup outside VRFs
 //	1100500000  lookup 121000005                  ─┐
 //	1100500001… to 0.0.0.0/0 lookup local, main    ├ block of VRF 5
 //	1100599999  unreachable                       ─┘
 //
-// Packets are in a VRF by where they come in (iif), by the device that a socket is
-// bound to (oif), and, for what the node itself answers, by the mark of the packet
-// that is answered (emulation_marks.go). Their rules come before the table local, which
-// has the addresses of VRF 0 only: the others are in the tables of their VRFs.
+// The input device (iif), the device that a socket is bound to (oif), or for the node's replies the
+// mark of the request (emulation_marks.go) determine the VRF. Their rules precede the table local,
+// which has the addresses of VRF 0 only; other addresses are in the tables of their VRFs.
 //
-// VRF devices have one rule instead of those, for all VRFs (l3mdev, see devices.go).
+// VRF devices need only one rule for all VRFs (l3mdev, see devices.go).
 //
-// A route of type INTER_VRF is a throw route, the longest match that is none, and
-// rules that look elsewhere. The preference of a rule is made of the length of its
-// network, so that the order of rules is that of the longest match, too:
+// A route of type INTER_VRF is a throw route, which ends the lookup in the table, and rules for the
+// lookup in other tables. The preference of a rule depends on its prefix length, so that the rules
+// follow the longest match, too:
 //
 //	offset = 1 + (128 - length) * interSlot       into the second table
 //	       + (128 - length) * interStep           from there into a third one
 //
-// There the way ends: an INTER_VRF route of the third table is unreachable.
+// An INTER_VRF route of the third table is unreachable.
 
-// Preferences of rules.
 const (
 	prefLinkLocal = 80
 	prefMulticast = 82
@@ -57,14 +55,13 @@ const (
 	interSlot = 2 + 129*interStep + 1
 )
 
-// Actions of rules (FR_ACT_…).
 const (
 	ruleLookup      = 1
 	ruleGoto        = 2
 	ruleUnreachable = 7
 )
 
-// Marks of packets in a VRF. The bits in between are left to others.
+// Marks of packets in a VRF. Other software may use the bits between.
 const (
 	mark        = 0x79000000
 	vrfMarkMask = 0xff000000 | own.MaxVRF
@@ -72,20 +69,17 @@ const (
 
 func blockOf(vrf uint32) uint32 { return prefBlocks + vrf*blockSize }
 
-// ruleState is what the rules of one IP version say.
 type ruleState struct {
-	family int
-	tables map[uint32]bool
-	// members are the devices in VRFs.
+	family  int
+	tables  map[uint32]bool
 	members map[string]uint32
-	// isolated are the devices that VRF 0 must not get packets from, with the VRF
-	// that they are meant for.
+	// isolated holds devices that VRF 0 must not get packets from, with the VRF that they are meant
+	// for.
 	isolated map[string]uint32
-	// inter are the routes into other VRFs.
-	inter map[InterRoute]uint32
-	// devices: VRF devices have their rule.
+	inter    map[InterRoute]uint32
+	// devices: the rule for VRF devices exists.
 	devices bool
-	// guests are the devices in VRFs that are in no VRF device, though the kernel has such.
+	// guests holds devices that rules lead to the table of a VRF device.
 	guests map[string]uint32
 }
 
@@ -104,31 +98,28 @@ func (s *ruleState) empty() bool {
 	return !s.devices && !s.emulates() && len(s.guests) == 0
 }
 
-// emulates reports whether there is anything that a VRF device would do.
+// emulates reports whether rules replace a VRF device.
 func (s *ruleState) emulates() bool {
 	return len(s.tables)+len(s.members)+len(s.isolated)+len(s.inter) > 0
 }
 
-// vrfOf returns the VRF that rules lead what a device receives to.
+// vrfOf returns the VRF for packets that the device receives.
 func (s *ruleState) vrfOf(device string) uint32 {
 	return cmp.Or(s.members[device], s.guests[device])
 }
 
-// marked returns the devices whose packets are marked.
 func (s *ruleState) marked() marks {
 	all := maps.Clone(s.members)
 	maps.Copy(all, s.guests)
 	return all
 }
 
-// forget removes all that is known of a device.
 func (s *ruleState) forget(device string) {
 	delete(s.guests, device)
 	delete(s.members, device)
 	delete(s.isolated, device)
 }
 
-// dropTable removes the table of a VRF, and its members.
 func (s *ruleState) dropTable(vrf uint32) {
 	delete(s.tables, vrf)
 	for device, in := range s.members {
@@ -138,7 +129,6 @@ func (s *ruleState) dropTable(vrf uint32) {
 	}
 }
 
-// isVRFRule reports whether we made the rule for VRFs.
 func isVRFRule(r rtnl.Rule) bool {
 	switch {
 	case r.Proto != own.ProtoOurs || r.Odd || r.Src.IsValid() || r.Mark != 0 && r.Mask != vrfMarkMask:
@@ -149,14 +139,13 @@ func isVRFRule(r rtnl.Rule) bool {
 	return r.Pref == prefLocal || r.Pref >= prefBlocks && r.Pref < blockOf(own.MaxVRF+1)
 }
 
-// isLocal reports whether the rule leads everything to the table local.
 func isLocal(r rtnl.Rule) bool {
 	return !r.Odd && !r.Src.IsValid() && !r.L3mdev && r.Action == ruleLookup && r.Table == unix.RT_TABLE_LOCAL &&
 		r.Iif == "" && r.Oif == "" && r.Mark == 0 && !r.Dst.IsValid()
 }
 
-// parseVRFs derives the VRFs and their interfaces from our rules. An object counts as present if
-// any rule of it is left; writing it then completes it.
+// parseVRFs derives the VRFs and their interfaces from our rules. An object exists if any rule of
+// it does; writing the state completes it.
 func parseVRFs(family int, rules []rtnl.Rule) *ruleState {
 	s := newVRFState(family)
 	for _, r := range rules {
@@ -198,7 +187,6 @@ func (s *ruleState) parseBlock(r rtnl.Rule) {
 	}
 }
 
-// networkOf returns the destination of a rule; without one, it is everything.
 func (s *ruleState) networkOf(r rtnl.Rule) netip.Prefix {
 	if r.Dst.IsValid() {
 		return r.Dst
@@ -209,7 +197,6 @@ func (s *ruleState) networkOf(r rtnl.Rule) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// render returns the rules that the state is written as.
 func (s *ruleState) render() []rtnl.Rule {
 	if s.empty() {
 		return nil
@@ -231,7 +218,6 @@ func (s *ruleState) render() []rtnl.Rule {
 	for route := range s.inter {
 		list = append(list, s.interRules(route)...)
 	}
-	// What others lead to comes first.
 	slices.SortStableFunc(list, func(a, b rtnl.Rule) int { return cmp.Compare(b.Pref, a.Pref) })
 	return list
 }
@@ -242,12 +228,11 @@ func (s *ruleState) rule(r rtnl.Rule) rtnl.Rule {
 		r.Mask = vrfMarkMask
 	}
 	if r.Dst.IsValid() && r.Dst.Bits() == 0 {
-		r.Dst = netip.Prefix{} // as it is read
+		r.Dst = netip.Prefix{}
 	}
 	return r
 }
 
-// base returns the rules that all VRFs need.
 func (s *ruleState) base() []rtnl.Rule {
 	list := []rtnl.Rule{s.rule(rtnl.Rule{Pref: prefLocal, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL})}
 	if s.devices {
@@ -274,7 +259,6 @@ func (s *ruleState) block(vrf uint32) []rtnl.Rule {
 	}
 }
 
-// hosts returns the rules of the marks of VRFs that have guests.
 func (s *ruleState) hosts() (list []rtnl.Rule) {
 	led := map[uint32]bool{}
 	for _, vrf := range s.guests {
@@ -300,7 +284,6 @@ func (s *ruleState) into(device string) []rtnl.Rule {
 	}
 }
 
-// interRules are those of a route into another VRF, and from there into a third one.
 func (s *ruleState) interRules(route InterRoute) []rtnl.Rule {
 	to := s.inter[route]
 	from := blockOf(route.Vrf) + 1 + shortness(route.Dst)*interSlot
@@ -318,7 +301,7 @@ func (s *ruleState) interRules(route InterRoute) []rtnl.Rule {
 
 func shortness(dst netip.Prefix) uint32 { return uint32(128 - dst.Bits()) }
 
-// lookups in a table; VRF 0 has two of them.
+// lookups returns lookups in the table of a VRF; VRF 0 has two tables.
 func (s *ruleState) lookups(pref uint32, dst netip.Prefix, vrf uint32) (list []rtnl.Rule) {
 	if vrf == 0 {
 		list = append(list, s.rule(rtnl.Rule{Pref: pref, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Dst: dst}))
@@ -326,8 +309,7 @@ func (s *ruleState) lookups(pref uint32, dst netip.Prefix, vrf uint32) (list []r
 	return append(list, s.rule(rtnl.Rule{Pref: pref + 1, Action: ruleLookup, Table: own.TableOf(vrf), Dst: dst}))
 }
 
-// onwards returns where a VRF leads the packets for a network that it does not
-// route itself.
+// onwards returns the routes of a VRF into other VRFs that match packets for a network.
 func (s *ruleState) onwards(dst netip.Prefix, vrf uint32) map[netip.Prefix]uint32 {
 	list := map[netip.Prefix]uint32{}
 	around := -1 // length of the longest network around dst

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The order of the rules of routes between VRFs is that of the longest match.
 func TestRulesBetweenVRFs(t *testing.T) {
 	s := newVRFState(unix.AF_INET)
 	s.tables = map[uint32]bool{5: true, 6: true, 7: true}
@@ -34,7 +33,6 @@ func TestRulesBetweenVRFs(t *testing.T) {
 		block = append(block, s.networkOf(r).String()+" "+to)
 	}
 	want := []string{
-		// From VRF 6 it would go back to VRF 5.
 		"10.1.0.0/16 6", "10.1.0.0/16 unreachable",
 		"0.0.0.0/0 local", "0.0.0.0/0 main", "10.1.2.0/24 7", "10.1.2.0/24 unreachable", "10.0.0.0/8 6", "10.0.0.0/8 unreachable",
 		"0.0.0.0/0 unreachable",
@@ -44,7 +42,8 @@ func TestRulesBetweenVRFs(t *testing.T) {
 	}
 }
 
-// With VRF devices, one rule is for all of them, behind it comes the table local, and only guests have rules of their own.
+// With VRF devices, one rule covers all VRFs, the table local follows it, and only guests have
+// separate rules.
 func TestRulesOfVRFDevices(t *testing.T) {
 	for _, family := range ipFamilies {
 		s := newVRFState(family)

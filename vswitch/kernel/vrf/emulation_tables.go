@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// vrfs: tables 0 are the main table, and always there. The others are the rules that
-// lead to them (emulation_rules.go). The kernel has no place for labels.
+// vrfs implements VRF tables. Table 0 is the main table and always exists. Other tables exist if
+// their rules do (emulation_rules.go). The kernel does not store labels.
 type vrfs struct{ *emulation }
 
 func (v *emulation) VRFPort() vswitch.VRFs { return vrfs{v} }
@@ -52,7 +52,7 @@ func noFlowHash(table *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// Delete has nothing to reset in tables 0.
+// Delete has nothing to reset in table 0.
 func (v vrfs) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
 	if table.GetId() == 0 || !v.UsesVRFs() {
 		return nil
@@ -100,7 +100,6 @@ func (v vrfs) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_
 	return list, nil
 }
 
-// complete reports whether a table has all of its rules, and nothing is in their way.
 func (s *ruleState) complete(vrf uint32, rules ruleSet) bool {
 	for _, r := range append(s.base(), s.block(vrf)...) {
 		if !rules[r] {
@@ -110,7 +109,7 @@ func (s *ruleState) complete(vrf uint32, rules ruleSet) bool {
 	return !rules.localFirst()
 }
 
-// dropVRFs removes all rules, and what they are with.
+// Drop removes all rules, marks and isolation.
 func (v *emulation) Drop() error {
 	var errs []error
 	for _, family := range ipFamilies {
@@ -124,7 +123,6 @@ func (v *emulation) Drop() error {
 	return errors.Join(append(errs, v.dropMarks())...)
 }
 
-// HasTable reports whether the table of a VRF exists.
 func (v *emulation) HasTable(family int, vrf uint32) bool {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()

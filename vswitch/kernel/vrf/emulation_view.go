@@ -11,15 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruleView is the zero value if all are in VRF 0.
 type ruleView struct {
 	used   bool
 	states map[int]*ruleState
-	rules  map[int]ruleSet // by IP version, nil: there are none at all
+	rules  map[int]ruleSet
 	marks  markState
 	placed map[placedRoute]bool
-	// local is what the table local has, by device.
-	local map[int][]placedRoute
+	local  map[int][]placedRoute
 }
 
 func (v *emulation) ViewVRFs() (View, error) { return v.view() }
@@ -51,7 +49,6 @@ func (v *emulation) view() (view ruleView, err error) {
 	return view, err
 }
 
-// Of returns the VRF that a device is meant for; 0 if VRF 0 may get its packets.
 func (w ruleView) Of(device string, _ uint32) uint32 { return w.of(device) }
 
 func (w ruleView) of(device string) (vrf uint32) {
@@ -68,7 +65,6 @@ func (w ruleView) of(device string) (vrf uint32) {
 	return vrf
 }
 
-// Intact reports whether an address of a device is in the VRF that the device is meant for.
 func (w ruleView) Intact(link netlink.Link, a rtnl.Address) bool {
 	if !w.used {
 		return true
@@ -89,7 +85,7 @@ func (w ruleView) Intact(link netlink.Link, a rtnl.Address) bool {
 	return !w.Leaks(link, a)
 }
 
-// leads reports whether all that a device receives of an IP version gets to the VRF.
+// leads reports whether all packets of an IP version from a device reach the VRF.
 func (w ruleView) leads(family int, device string, vrf uint32) bool {
 	s := w.states[family]
 	if s.vrfOf(device) != vrf || !w.marks.has(family, device, vrf) {
@@ -103,7 +99,6 @@ func (w ruleView) leads(family int, device string, vrf uint32) bool {
 	return true
 }
 
-// Together reports whether two devices are in the same VRFs.
 func (w ruleView) Together(device, lender string) bool {
 	if !w.used {
 		return true
@@ -120,8 +115,6 @@ func (w ruleView) Together(device, lender string) bool {
 	return true
 }
 
-// Leaks reports whether the kernel has given an address of ours, of a device in a VRF, to
-// VRF 0.
 func (w ruleView) Leaks(link netlink.Link, a rtnl.Address) bool {
 	if !w.used || w.of(link.Attrs().Name) == 0 || a.Proto != own.ProtoOurs && a.Proto != own.ProtoBorrowed {
 		return false

@@ -15,14 +15,13 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/drift"
 )
 
-// Suspicions.
 type (
-	suspectRules   struct{} // policy rules
-	suspectPlaced  int      // device by index, whose addresses may lack routes in their VRF
-	suspectConfine int      // device by index, whose addresses the kernel may have given to VRF 0
+	suspectRules   struct{}
+	suspectPlaced  int // index of a device whose addresses may lack routes in their VRF
+	suspectConfine int
 )
 
-// noticeVRFs: policy rules, and the routes that addresses have.
+// Notice handles policy rules and the routes of addresses.
 func (v *emulation) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
@@ -36,8 +35,8 @@ func (v *emulation) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	}
 }
 
-// noticePlaced: a route of an address in a VRF has gone; or the kernel has added an
-// address to the table local, as it does whenever a device goes up.
+// noticePlaced detects the loss of a route of an address in a VRF, and an address that the kernel
+// adds to the table local when a device goes up.
 func (v *emulation) noticePlaced(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	r, ok := rtnl.ParseRouteEvent(m)
 	switch {
@@ -51,7 +50,7 @@ func (v *emulation) noticePlaced(m syscall.NetlinkMessage, send func(drift.Notic
 	}
 }
 
-// checkVRFs looks at rules, marks and the routes of addresses.
+// Check checks rules, marks and the routes of addresses.
 func (v *emulation) Check(b *drift.Batch) {
 	for _, index := range drift.Suspects[suspectConfine](b) {
 		v.checkConfined(b, int(index))
@@ -67,15 +66,14 @@ func (v *emulation) Check(b *drift.Batch) {
 	}
 }
 
-// noticeRule handles events of our rules, and of the rule of the table local, which others may have
-// moved back to the first place.
+// noticeRule handles events of our rules, and of the rule of the table local, which another party
+// may have moved back to the front.
 func (v *emulation) noticeRule(data []byte, send func(drift.Notice)) {
 	if r, ok := rtnl.ParseRule(data); ok && v.UsesVRFs() && (isVRFRule(r) || isLocal(r)) {
 		send(drift.Notice{Suspect: suspectRules{}})
 	}
 }
 
-// rulesOf returns the VRFs that we have put a device into.
 func (v *emulation) rulesOf(device string) (vrfs []uint32) {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
@@ -87,7 +85,6 @@ func (v *emulation) rulesOf(device string) (vrfs []uint32) {
 	return vrfs
 }
 
-// checkRules reports what lacks a rule that we left.
 func (v *emulation) checkRules(b *drift.Batch) {
 	v.vrf.mu.Lock()
 	lost := v.vrf.lost
@@ -116,7 +113,6 @@ func (v *emulation) checkRules(b *drift.Batch) {
 	}
 }
 
-// keysOfRule returns the keys of the values that the rule is for.
 func (v *emulation) keysOfRule(r rtnl.Rule) []string {
 	switch {
 	case r.L3mdev:
@@ -126,7 +122,7 @@ func (v *emulation) keysOfRule(r rtnl.Rule) []string {
 	case r.Pref == prefInto, r.Pref == prefIsolated:
 		link, err := v.LinkNamed(r.Iif + r.Oif)
 		if err != nil {
-			return nil // that is an event of its own
+			return nil // has a separate event
 		}
 		if iface := v.Reg.Iface(v.LogicalOf(link)); iface != nil {
 			return []string{models.Key(iface)}
@@ -148,7 +144,7 @@ func (v *emulation) keysOfRule(r rtnl.Rule) []string {
 	return keys
 }
 
-// keysOfVRFs returns the key of a table; with VRF 0 those of all others.
+// keysOfVRFs returns the key of a table; for VRF 0, the keys of all other tables.
 func (v *emulation) keysOfVRFs(family int, vrf uint32) (keys []string) {
 	for _, table := range own.All[*vpp_l3.VrfTable](v.Reg) {
 		if table.GetId() != 0 && familyOfVRF(table) == family && (vrf == 0 || vrf == table.GetId()) {
@@ -158,7 +154,6 @@ func (v *emulation) keysOfVRFs(family int, vrf uint32) (keys []string) {
 	return keys
 }
 
-// checkPlaced reports an interface whose addresses lack a route in their VRF.
 func (v *emulation) checkPlaced(b *drift.Batch, index int) {
 	name, _ := v.Dev.Name(index)
 	iface := v.Reg.Iface(name)
@@ -183,7 +178,7 @@ func (v *emulation) checkPlaced(b *drift.Batch, index int) {
 	}
 }
 
-// checkMarks reports the interfaces whose packets are not marked as they should be; by says who changed the table.
+// checkMarks reports the interfaces with wrong marks; by names the process that changed the table.
 func (v *emulation) checkMarks(b *drift.Batch, by string) {
 	if !v.UsesVRFs() {
 		return
@@ -211,7 +206,6 @@ func (v *emulation) checkMarks(b *drift.Batch, by string) {
 	}
 }
 
-// checkConfined reports an interface whose addresses the kernel has given to VRF 0.
 func (v *emulation) checkConfined(b *drift.Batch, index int) {
 	name, _ := v.Dev.Name(index)
 	iface := v.Reg.Iface(name)

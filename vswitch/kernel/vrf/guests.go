@@ -10,15 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A device that is none of ours and has addresses or routes of others is a guest of its VRF: the kernel
-// would take the addresses out of VRF 0 and delete the routes if it were put into the VRF device. Rules
-// lead what it receives to the table of the VRF instead, and its packets are marked, as in the
-// emulation, so that answers find back; but the table, and the routes into other VRFs in it, are those of the
-// VRF device:
+// A foreign device with foreign addresses or routes becomes a guest of its VRF: in the VRF device,
+// the kernel would move the addresses out of VRF 0 and delete the routes. Instead, rules lead its
+// packets to the table of the VRF device, and marks lead replies back, as in the emulation:
 //
 //	90           iif eth0, oif eth0, fwmark 0x79000005 lookup 121000005
 
-// admit makes a device a guest of a VRF, in both IP versions.
 func (v *devices) admit(iface string, link netlink.Link, vrf uint32) error {
 	name, index := link.Attrs().Name, link.Attrs().Index
 	err := v.NS.Run(func() error { return namespace.EnsureSysctl("ipv4/conf/"+name+"/src_valid_mark", "1") })
@@ -50,7 +47,7 @@ func (v *devices) admit(iface string, link netlink.Link, vrf uint32) error {
 	return errors.Join(v.rules.writeMarks(), v.shed(), v.rules.RestoreVRF(index))
 }
 
-// dismiss ends that. Addresses of ours come back into VRF 0, or into the VRF device that the device is in.
+// dismiss reverses admit. Our addresses return to VRF 0, or to the VRF device that the device is in.
 func (v *devices) dismiss(link netlink.Link) error {
 	name, index := link.Attrs().Name, link.Attrs().Index
 	was := false
@@ -73,12 +70,11 @@ func (v *devices) dismiss(link netlink.Link) error {
 	return errors.Join(errs...)
 }
 
-// guestOf returns the VRF that a device is a guest of; 0: none.
 func (v *devices) guestOf(link netlink.Link) uint32 {
 	return v.rules.lastState(unix.AF_INET).guests[link.Attrs().Name]
 }
 
-// Confined: the kernel keeps addresses of devices in VRF devices where they belong.
+// Confined: the kernel confines addresses in VRF devices, but not those of guests.
 func (v *devices) Confined(index, family int) (uint32, error) {
 	if !v.UsesVRFs() || len(v.rules.lastState(family).guests) == 0 {
 		return 0, nil

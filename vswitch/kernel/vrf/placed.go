@@ -13,18 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placedRoute is a route that an address has.
 type placedRoute struct {
 	index int
 	table uint32
 	proto uint8
-	typ   uint8 // RTN_…
+	typ   uint8
 	dst   netip.Prefix
-	src   netip.Addr // of IPv4
+	src   netip.Addr
 }
 
-// routesOfAddress are the ones that the kernel would make in VRF 0: the address comes
-// before what it is the source of.
+// routesOfAddress returns the routes that the kernel would create in VRF 0: the address before
+// routes that use it as source.
 func routesOfAddress(index int, addr netip.Prefix, vrf uint32) []placedRoute {
 	ip := addr.Addr()
 	route := placedRoute{index: index, table: own.TableOf(vrf), proto: own.ProtoVRF}
@@ -45,7 +44,6 @@ func routesOfAddress(index int, addr netip.Prefix, vrf uint32) []placedRoute {
 	return list
 }
 
-// lastOf returns the last address of an IPv4 network.
 func lastOf(network netip.Prefix) netip.Addr {
 	last := network.Masked().Addr().As4()
 	for i, b := range net.CIDRMask(network.Bits(), 32) {
@@ -54,7 +52,6 @@ func lastOf(network netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(last)
 }
 
-// madeFor reports whether a route of the table local exists because of the address.
 func (r placedRoute) madeFor(a rtnl.Address) bool {
 	switch r.typ {
 	case unix.RTN_LOCAL:
@@ -67,7 +64,7 @@ func (r placedRoute) madeFor(a rtnl.Address) bool {
 	return false
 }
 
-// addPlaced adds the route beside those that other devices have to the same network.
+// addPlaced appends the route to those of other devices to the same network.
 func addPlaced(r *rtnl.Conn, p placedRoute) error {
 	return changePlaced(r, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, p)
 }
@@ -81,7 +78,7 @@ func changePlaced(r *rtnl.Conn, typ, flags int, p placedRoute) error {
 	msg.Protocol, msg.Type = p.proto, p.typ
 	switch {
 	case typ == unix.RTM_DELROUTE:
-		msg.Scope = unix.RT_SCOPE_NOWHERE // whichever it is
+		msg.Scope = unix.RT_SCOPE_NOWHERE
 	case p.dst.Addr().Is6():
 	case p.typ == unix.RTN_LOCAL:
 		msg.Scope = unix.RT_SCOPE_HOST
@@ -96,12 +93,12 @@ func changePlaced(r *rtnl.Conn, typ, flags int, p placedRoute) error {
 		req.AddData(nl.NewRtAttr(unix.RTA_PREFSRC, p.src.AsSlice()))
 	}
 	if typ == unix.RTM_NEWROUTE && p.dst.Addr().Is6() && p.typ == unix.RTN_UNICAST {
-		req.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(256))) // as the kernel has it
+		req.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(256))) // as the kernel does
 	}
 	return r.Do(req)
 }
 
-// placed returns the routes of an IP version that match; zeros match all.
+// placed returns the matching routes of an IP version; zero values match all.
 func placed(r *rtnl.Conn, family, index int, table uint32, proto uint8) ([]placedRoute, error) {
 	list, err := rtnl.Dump(func() ([]placedRoute, error) {
 		req := r.Request(unix.RTM_GETROUTE, unix.NLM_F_DUMP)
@@ -124,7 +121,7 @@ func placed(r *rtnl.Conn, family, index int, table uint32, proto uint8) ([]place
 		}
 		return list, err
 	})
-	return list, rtnl.IgnoreGone(err) // the table is made with its first route
+	return list, rtnl.IgnoreGone(err) // the first route creates the table
 }
 
 func parsePlaced(m []byte) (p placedRoute, ok bool) {

@@ -6,17 +6,16 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 )
 
-// An earlier version, or one on a kernel that had no VRF devices, may have left the rules and marks of
-// the emulation. Both ways have the same tables, so that both can be in force at a time. What the rules
-// stand for is listed as something that no value asks for; the transactions that follow make the
-// VRF devices, put the devices into them, and only then remove the rules of each, one by one:
+// An earlier version, or a kernel without VRF devices, may have left the rules and marks of the
+// emulation. Both implementations use the same tables, so both can be active together. List returns
+// the objects of the rules as unwanted. The following transactions create the VRF devices and add
+// their ports before they remove the rules one by one:
 //
-//	rules of a device       when it is in its VRF device
-//	block of a VRF          when no rules of devices lead to it
-//	rules of a route        when the route leads to a VRF device itself
+//	rules of a device       once it is in its VRF device
+//	block of a VRF          once no device rule leads to it
+//	rules of a route        once the route leads to a VRF device
 //	marks                   with the last rule
 
-// forgetRules removes the rules of a device.
 func (v *devices) forgetRules(device string) error {
 	for _, family := range ipFamilies {
 		s := v.rules.lastState(family)
@@ -33,21 +32,21 @@ func (v *devices) forgetRules(device string) error {
 	return v.shed()
 }
 
-// keepLeads makes routes lead into other VRFs without rules, before a device of their VRF loses its own.
+// keepLeads converts routes into other VRFs to work without rules, before a device of their VRF
+// loses its rules.
 func (v *devices) keepLeads(family int, device string) error {
 	s := v.rules.lastState(family)
 	for route, to := range s.inter {
 		if to == 0 || route.Vrf != s.members[device] {
 			continue
 		}
-		if _, err := v.ensure(to, 0); err != nil { // converts the route
+		if _, err := v.ensure(to, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shed removes the rules that nothing needs any more.
 func (v *devices) shed() error {
 	had, emulates := false, false
 	for _, family := range ipFamilies {
@@ -67,7 +66,7 @@ func (v *devices) shed() error {
 			}
 			for route, to := range s.inter {
 				if to == 0 && !led[route.Vrf] {
-					delete(s.inter, route) // the throw route says it all
+					delete(s.inter, route) // the throw route suffices
 				}
 			}
 			emulates = emulates || s.emulates()
@@ -83,14 +82,13 @@ func (v *devices) shed() error {
 	return v.rules.writeMarks()
 }
 
-// lastState is what rules say, as far as we know.
+// lastState returns the known state of the rules.
 func (v *emulation) lastState(family int) *ruleState {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
 	return v.vrf.last[family]
 }
 
-// stands reports whether there are rules.
 func (v *emulation) stands() bool {
 	for _, family := range ipFamilies {
 		if !v.lastState(family).empty() {
@@ -100,7 +98,6 @@ func (v *emulation) stands() bool {
 	return false
 }
 
-// dropTable removes the rules of a table, if it has some.
 func (v *emulation) dropTable(table *vpp_l3.VrfTable) error {
 	family := familyOfVRF(table)
 	if !v.lastState(family).tables[table.GetId()] {
