@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 )
 
-// Drops implements vswitch.SourceGuards. What came from outside for no tunnel is counted
-// under the name of the node of VPP's graph that dropped it.
+// Drops implements vswitch.SourceGuards. Packets from outside without a tunnel are counted under
+// the name of the VPP graph node that dropped them.
 func (g *Guards) Drops(ctx context.Context) ([]vswitch.Drop, error) {
 	counts, err := g.counts(ctx)
 	if err != nil {
@@ -35,21 +35,18 @@ func (g *Guards) Drops(ctx context.Context) ([]vswitch.Drop, error) {
 	return list, nil
 }
 
-// Nodes of the plugin vxlan.
 var tunnelNodes = []string{"vxlan4-input", "vxlan6-input"}
 
-// noTunnel is what they count packets as that are of no tunnel.
+// noTunnel is their error counter for packets without a tunnel.
 const noTunnel = "no such tunnel packets"
 
-// counted is what is known of an interface before its tables are read.
 type counted struct {
 	iface  string
 	before map[vswitch.DropReason]uint64
-	// tables are those that count.
 	tables []uint32
 }
 
-// counting returns the tables of a port that count drops, those of its ranges, too.
+// counting returns the tables of a port that count drops, including its ranges.
 func (p *port) counting() (ids []uint32) {
 	if p == nil {
 		return nil
@@ -62,7 +59,8 @@ func (p *port) counting() (ids []uint32) {
 	return append(ids, p.ranges.counting()...)
 }
 
-// counts reads all counts. There are many tables, and VPP may be slow: nobody waits for that who changes guards.
+// counts reads all counters. It does not block changes of guards meanwhile, because many tables may
+// be slow to read.
 func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]uint64, error) {
 	known, err := g.known(ctx)
 	if err != nil {
@@ -84,7 +82,6 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 	return counts, nil
 }
 
-// known returns the interfaces whose counts can be read.
 func (g *Guards) known(ctx context.Context) ([]counted, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +118,7 @@ func (g *Guards) knownOf(ctx context.Context, iface string) (counted, error) {
 	return c, err
 }
 
-// portAt returns the port of an interface, guarded or not; nil: it has none.
+// portAt returns the port of an interface, guarded or not; nil: none.
 func (g *Guards) portAt(i ownership.Index) *port {
 	if g.open != nil && g.open.index == i {
 		return g.open.port
@@ -129,8 +126,8 @@ func (g *Guards) portAt(i ownership.Index) *port {
 	return g.ports[i]
 }
 
-// countsNow returns what an interface has counted. If its tables were replaced while they were read, it reads the new
-// ones, and lets nobody replace them meanwhile.
+// countsNow returns the counters of an interface. If its tables were replaced during the read, it
+// reads the new ones, and blocks their replacement meanwhile.
 func (g *Guards) countsNow(ctx context.Context, c counted) (map[vswitch.DropReason]uint64, error) {
 	if len(c.tables) == 0 {
 		return c.before, nil
@@ -158,11 +155,11 @@ func (g *Guards) countsNow(ctx context.Context, c counted) (map[vswitch.DropReas
 	return now, nil
 }
 
-// countsOf reads what tables have counted. VPP has no API message for that.
+// countsOf reads the counters of tables. VPP has no API message for that.
 //
 // Entries count no hits before VPP's clock, which starts with VPP, shows one second: 25.10's
-// vnet_classify_find_entry skips callers that give no time, but by PREDICT_TRUE(now), which
-// truncates the time to an integer first. The classifier has no other counters by entry.
+// vnet_classify_find_entry skips callers without a time with PREDICT_TRUE(now), which truncates the
+// time to an integer first. The classifier has no other counters per entry.
 func (g *Guards) countsOf(ctx context.Context, tables []uint32) (map[vswitch.DropReason]uint64, error) {
 	counts := map[vswitch.DropReason]uint64{}
 	for _, id := range tables {
@@ -177,7 +174,7 @@ func (g *Guards) countsOf(ctx context.Context, tables []uint32) (map[vswitch.Dro
 	return counts, nil
 }
 
-// keepCounts notes what tables of an interface have counted that are about to go.
+// keepCounts saves the counters of an interface's tables before their deletion.
 func (g *Guards) keepCounts(ctx context.Context, iface string, tables []uint32) {
 	if len(tables) == 0 {
 		return
@@ -194,10 +191,9 @@ func (g *Guards) keepCounts(ctx context.Context, iface string, tables []uint32) 
 	}
 }
 
-// entryCounts is an entry as VPP shows it, in three lines or, with a long key, more.
+// entryCounts matches an entry in VPP's output, in three or, with a long key, more lines.
 var entryCounts = regexp.MustCompile(`next_index -?\d+ advance -?\d+ opaque (-?\d+) action [^[]*?hits (\d+),`)
 
-// addCounts adds the hits of entries of ours.
 func addCounts(counts map[vswitch.DropReason]uint64, text string) error {
 	all := entryCounts.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {

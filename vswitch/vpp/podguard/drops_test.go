@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// What VPP 25.10 prints: keys of more than 32 bytes take several lines.
+// Output of VPP 25.10: keys of more than 32 bytes take several lines.
 const shown = `  TableIdx  Sessions   NextTbl  NextNode
          7         5         8         0
   Heap: base 0x7f74199f9000, size 256k, locked, unmap-on-destroy, name 'classify'

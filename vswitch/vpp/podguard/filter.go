@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 )
 
-// chain is a sequence of tables that frames of an EtherType meet until one has an entry.
+// chain is a sequence of tables for frames of an EtherType. The first matching entry decides.
 type chain int
 
 const (
@@ -25,12 +25,12 @@ const (
 // span is a part of a frame, counted from its first byte.
 type span struct {
 	at, n int
-	// bits of each byte that are compared; 0: all.
+	// bits compared in each byte; 0: all.
 	bits byte
 }
 
-// Parts of frames. Packets with IPv4 options, and IPv6 headers between the first one and
-// that of neighbour discovery, are nothing that VPP handles as what they claim to be.
+// Parts of frames. Fixed offsets suffice: VPP recognises neither a port behind IPv4 options nor
+// neighbour discovery behind IPv6 extension headers.
 var (
 	sourceMAC = span{at: 6, n: 6}
 	etherType = span{at: 12, n: 2}
@@ -38,10 +38,10 @@ var (
 	protocol4    = span{at: 23, n: 1}
 	source4      = span{at: 26, n: 4}
 	destination4 = span{at: 30, n: 4}
-	port4        = span{at: 36, n: 2}  // of the destination, behind a header without options
-	flow4        = span{at: 26, n: 12} // addresses and ports
+	port4        = span{at: 36, n: 2} // of the destination, behind a header without options
+	flow4        = span{at: 26, n: 12}
 
-	arpFormat = span{at: 14, n: 6} // Ethernet and IPv4
+	arpFormat = span{at: 14, n: 6}
 	arpSender = span{at: 22, n: 10}
 
 	length6      = span{at: 18, n: 2} // without the header itself
@@ -61,34 +61,31 @@ var (
 	optionOfRouter = span{at: 62, n: 8}
 
 	fragmented    = span{at: 54, n: 1} // next header of a fragment
-	fragmentPlace = span{at: 56, n: 1} // zero in what belongs to the first 256 bytes
+	fragmentPlace = span{at: 56, n: 1} // zero for offsets in the first 256 bytes
 	fragmentType  = span{at: 62, n: 1} // ICMP type in the first fragment
 )
 
-// vector is how many bytes the classifier compares at once.
 const vector = 16
 
-// table is one table of the classifier: a mask, and what is done with frames that are equal
-// under it to an entry.
+// table is a classifier table: a mask, and entries for the masked frame.
 type table struct {
 	chain   chain
 	spans   []span
 	entries []entry
-	room    int // for so many more entries, which are added while it is in use
+	room    int // reserve for entries added later
 }
 
 // entry matches frames that have the values at the spans of the table.
 type entry struct {
-	match   []byte // the frame from its first byte, zero where the mask is
+	match   []byte // the frame from its first byte, masked
 	verdict verdict
 }
 
-// verdict is what becomes of a frame.
 type verdict uint8
 
 const (
 	pass   verdict = iota // on to the node of the chain
-	ignore                // dropped, since it has no receiver
+	ignore                // dropped without a count, because nothing would receive it
 	dropMAC
 	dropIPv4
 	dropIPv6
@@ -104,7 +101,6 @@ var reasons = map[verdict]vswitch.DropReason{
 	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN, restricted: vswitch.DropRanges,
 }
 
-// end is where the last span ends.
 func (t *table) end() int {
 	end := 0
 	for _, s := range t.spans {
@@ -113,7 +109,7 @@ func (t *table) end() int {
 	return end
 }
 
-// skip is how many vectors at the beginning of a frame the table does not look at.
+// skip returns the number of leading vectors that the table ignores.
 func (t *table) skip() int {
 	first := t.end()
 	for _, s := range t.spans {
@@ -122,7 +118,7 @@ func (t *table) skip() int {
 	return first / vector
 }
 
-// mask has ones where the table looks, from the first vector that is not skipped.
+// mask returns the mask, from the first vector that is not skipped.
 func (t *table) mask() []byte {
 	frame := make([]byte, (t.end()+vector-1)/vector*vector)
 	for _, s := range t.spans {
@@ -133,7 +129,7 @@ func (t *table) mask() []byte {
 	return frame[t.skip()*vector:]
 }
 
-// add adds an entry with the values of the spans, in their order, unless the table has it.
+// add adds an entry with the values of the spans, in order, unless it exists.
 func (t *table) add(v verdict, values ...[]byte) {
 	t.addNew(v, values...)
 	last := len(t.entries) - 1
@@ -142,7 +138,6 @@ func (t *table) add(v verdict, values ...[]byte) {
 	}
 }
 
-// addNew adds one that the table has not.
 func (t *table) addNew(v verdict, values ...[]byte) {
 	frame := make([]byte, (t.end()+vector-1)/vector*vector)
 	for i, s := range t.spans {
@@ -168,13 +163,11 @@ const (
 	etherTypeIP6 = 0x86dd
 )
 
-// Flags of TCP.
 const (
 	syn      = 0x02
 	synOrAck = 0x12
 )
 
-// ICMPv6 types and options of neighbour discovery (RFC 4861).
 const (
 	routerSolicitation    = 133
 	neighborSolicitation  = 135
@@ -185,11 +178,11 @@ const (
 	optionTargetLink = 2
 )
 
-// peerTable is the first table of a filter. It alone depends on the tunnels of the node.
+// peerTable is the index of the first table. Only this one depends on the node's tunnels.
 const peerTable = 0
 
-// peersTable matches VXLAN to the remote ends of tunnels. Without tunnels it has an entry that
-// matches nothing, so that the table can be found again.
+// peersTable matches VXLAN to the remote ends of tunnels. Without tunnels, an entry that matches
+// nothing marks the table as ours.
 func peersTable(peers []netip.Addr) *table {
 	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}, room: 4096}
 	for _, p := range append([]netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}, peers...) {
@@ -229,7 +222,7 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 	}
 	in(chainOther, etherType).add(dropARP, two(etherTypeARP))
 
-	// Most packets of IPv6 need one table.
+	// Most IPv6 packets need one table.
 	transports := in(chainIP6, sourceMAC, next6, source6)
 	fragments := in(chainIP6, next6, fragmented, fragmentPlace, fragmentType)
 	plain := in(chainIP6, sourceMAC, length6, next6, source6, icmpType)
@@ -257,14 +250,14 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 			claims.add(pass, mac, two(24), one(icmp6), own, one(neighborAdvertisement), ip(b))
 			linkedClaims.add(pass, two(32), one(icmp6), own, one(neighborAdvertisement), ip(b), option(optionTargetLink))
 		}
-		// Before it uses an address, a host without one asks whether anybody has it.
+		// Duplicate address detection has no source address.
 		duplicates.add(pass, mac, one(icmp6), unspecified, one(neighborSolicitation), own)
 		for kind := byte(routerSolicitation); kind <= redirect; kind++ {
 			discovery.add(dropND, mac, one(icmp6), own, one(kind))
 		}
 		sources6.add(pass, mac, own)
 	}
-	// Nor does it have one when it joins groups, whose membership VPP does not track.
+	// Multicast group reports may have no source address either. VPP does not track membership.
 	transports.add(ignore, mac, one(hopByHop), unspecified)
 	// Neighbour discovery must not be fragmented (RFC 6980); VPP would reassemble it.
 	for kind := byte(routerSolicitation); kind <= redirect; kind++ {
@@ -273,7 +266,6 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 	return list
 }
 
-// mark is what entries are known by: those of an interface, with a verdict.
 func mark(i ownership.Index, v verdict) uint32 { return markOwn | uint32(i)&markIndex<<4 | uint32(v) }
 
 const (
@@ -281,7 +273,6 @@ const (
 	markIndex = 1<<24 - 1
 )
 
-// marked returns what a mark says.
 func marked(m uint32) (i ownership.Index, v verdict, ours bool) {
 	return ownership.Index(m >> 4 & markIndex), verdict(m & 15), m>>28 == markOwn>>28
 }

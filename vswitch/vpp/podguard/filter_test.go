@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// maxVectors is the largest number of vectors that a table of VPP compares.
+// maxVectors is the largest number of vectors that a VPP table compares.
 const maxVectors = 5
 
-// verdictOf walks a frame through the tables as VPP does; false: no entry matches.
+// verdictOf evaluates a frame like VPP; false: no entry matches.
 func verdictOf(filter []*table, frame []byte) (verdict, bool) {
 	c := chainOther
 	switch string(frame[12:14]) {
@@ -45,7 +45,7 @@ func verdictOf(filter []*table, frame []byte) (verdict, bool) {
 	return 0, false
 }
 
-// Flows are dropped by their addresses and ports, and can be read back.
+// Flows are dropped by addresses and ports, and read back.
 func TestSilenceTables(t *testing.T) {
 	own, gateway := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}
 	flow := func(from, to string) subsystem.Flow {
@@ -105,7 +105,6 @@ func TestFilter(t *testing.T) {
 	discover := func(src netip.Addr, kind byte, target netip.Addr, option byte, value frames.MAC) []byte {
 		return frames.Discovery(own, everybody, src, all, kind, target, option, value)
 	}
-	// The first fragment of an advertisement.
 	divided := func(kind byte) []byte {
 		frame := make([]byte, 80)
 		copy(frame, discover(addr("fd10:1::2"), kind, addr("fd10:1::1"), 0, frames.MAC{})[:54])

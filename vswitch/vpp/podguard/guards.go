@@ -27,29 +27,29 @@ type Guards struct {
 	errors Errors
 	log    *slog.Logger
 
-	// mu is held while anything changes.
 	mu sync.Mutex
 	// learned: the fields below match VPP. They are read again after a reconnection.
 	learned bool
-	records map[string]*record // by interface
-	ranges  *rangeRecord       // nil: no source is restricted
+	records map[string]*record
+	ranges  *rangeRecord // nil: no source is restricted
 	ports   map[ownership.Index]*port
 	// open is the interface without a guard that ranges restrict, if it exists.
 	open *openPort
-	// stale are tables that are none of ports, such as of another version of the agent. VPP may use them, until
-	// the interface gets others.
+	// stale holds tables without a port, such as from another agent version. VPP may use them until
+	// the interface gets new ones.
 	stale map[ownership.Index][]uint32
-	// strays have only stale tables, which let everything pass but what ranges exclude: their record was deleted.
+	// strays have only stale tables, which pass all packets except excluded ranges: their record
+	// was deleted.
 	strays  []ownership.Index
 	long    map[string]string
-	arpNext uint32 // 0: not known
-	// counted is what tables had counted that are gone, by interface.
+	arpNext uint32
+	// counted holds the counters of deleted tables, by interface.
 	counted map[string]map[vswitch.DropReason]uint64
 }
 
-// Errors are VPP's statistics.
+// Errors provides VPP's error statistics.
 type Errors interface {
-	// Errors returns what nodes of VPP's graph have counted as errors, by node and reason.
+	// Errors returns the error counters of graph nodes, by node and reason.
 	Errors(nodes ...string) (map[string]map[string]uint64, error)
 }
 
@@ -74,7 +74,6 @@ func (g *Guards) forget() {
 	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext = false, nil, nil, nil, nil, nil, nil, 0
 }
 
-// learn reads VPP's state unless it is known.
 func (g *Guards) learn(ctx context.Context) error {
 	if g.learned {
 		return nil
@@ -132,10 +131,11 @@ func (g *Guards) read(ctx context.Context) error {
 	return nil
 }
 
-// maxAddresses of a guard: each may answer for each, so that tables grow by the square.
+// maxAddresses limits the addresses of a guard. Each may answer for each, so tables grow
+// quadratically.
 const maxAddresses = 64
 
-// Create makes or changes a guard. Its interface, if it exists, receives by it when Create
+// Create creates or changes a guard. If its interface exists, the guard is in effect when Create
 // returns.
 func (g *Guards) Create(ctx context.Context, v *guard.SourceGuard) error {
 	if err := g.create(ctx, v); err != nil {
@@ -177,7 +177,7 @@ func (g *Guards) create(ctx context.Context, v *guard.SourceGuard) error {
 	return g.attachAs(ctx, i, iface, wanted)
 }
 
-// InterfaceCreated guards a new interface, before it has an address in VPP.
+// InterfaceCreated guards a new interface before it gets an address in VPP.
 func (g *Guards) InterfaceCreated(ctx context.Context, i ownership.Index) error {
 	iface := g.ifs.Seen(i)
 	g.mu.Lock()
@@ -204,8 +204,8 @@ func (g *Guards) Bridged(ctx context.Context, i ownership.Index) error {
 	return g.InterfaceCreated(ctx, i)
 }
 
-// Unbridge makes a guarded interface one of layer 3 again, with no moment in which it is not
-// guarded, and reports whether it is guarded.
+// Unbridge returns an interface to layer 3 without an unguarded moment, and reports whether it is
+// guarded.
 func (g *Guards) Unbridge(ctx context.Context, i ownership.Index) (bool, error) {
 	iface := g.ifs.Seen(i)
 	g.mu.Lock()
@@ -220,7 +220,7 @@ func (g *Guards) Unbridge(ctx context.Context, i ownership.Index) (bool, error) 
 	return true, g.attach(ctx, i, iface, r, false)
 }
 
-// InterfaceLeaving removes what VPP would keep for the next interface with the index.
+// InterfaceLeaving removes the state that VPP would keep for the next interface with the same index.
 func (g *Guards) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,7 +239,7 @@ func (g *Guards) attachAs(ctx context.Context, i ownership.Index, iface string, 
 	return g.attach(ctx, i, iface, r, roles[i].bridged)
 }
 
-// attach makes the tables of an interface and binds them; then those that it had are deleted.
+// attach creates and binds an interface's tables before it deletes the former ones.
 func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r *record, bridged bool) error {
 	peers, err := g.peers(ctx)
 	if err != nil {
@@ -254,7 +254,7 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 		return err
 	}
 	if err := g.bind(ctx, i, p); err != nil {
-		g.learned = false // what is bound now, reading tells
+		g.learned = false // the binding is unknown until it is read
 		return err
 	}
 	old := g.ports[i]
@@ -265,7 +265,6 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 	return g.discard(ctx, i, iface, old)
 }
 
-// detach makes an interface one that nothing guards.
 func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) error {
 	p := g.ports[i]
 	if p == nil {
@@ -281,7 +280,6 @@ func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) er
 	return g.discard(ctx, i, iface, p)
 }
 
-// discard deletes the tables that an interface had, and notes what those of its former port have counted.
 func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p *port) error {
 	ids := g.stale[i]
 	if p != nil {
@@ -301,7 +299,7 @@ func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p
 	return nil
 }
 
-// Delete ends the guard; its interface may receive everything.
+// Delete removes the guard; its interface then receives everything.
 func (g *Guards) Delete(ctx context.Context, v *guard.SourceGuard) error {
 	if err := g.delete(ctx, v.GetInterface()); err != nil {
 		return fmt.Errorf("ending the guard of interface %q: %w", v.GetInterface(), err)
@@ -333,8 +331,8 @@ func (g *Guards) delete(ctx context.Context, iface string) error {
 	return nil
 }
 
-// List returns the guards. One whose interface exists but is not guarded exactly so lacks
-// its MAC address.
+// List returns the guards. A guard that its existing interface does not enforce exactly lacks its
+// MAC address.
 func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*guard.SourceGuard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -371,8 +369,7 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 	return list, nil
 }
 
-// TunnelsChanged makes pods send nothing that the other ends of VXLAN tunnels would take for
-// the node's.
+// TunnelsChanged keeps pods from sending VXLAN that tunnel peers would accept as the node's.
 func (g *Guards) TunnelsChanged(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -401,7 +398,7 @@ func (g *Guards) TunnelsChanged(ctx context.Context) error {
 	return nil
 }
 
-// setPeers makes the first table of a port one of the peers.
+// setPeers updates the entries of a port's table of peers.
 func (g *Guards) setPeers(ctx context.Context, b *session.Batch, i ownership.Index, p *port, peers []netip.Addr) {
 	before, wanted := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
 	for _, step := range delta.Between(before, wanted, func(a, b entry) bool { return true }) {

@@ -10,19 +10,17 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 )
 
-// An interface without a guard that ranges restrict has tables that let everything else pass:
+// An interface without a guard that ranges restrict has tables that pass everything else:
 //
-//	frame ─> from a source that may use the frontend? ─> to a frontend? dropped ─> everything else ─> ip4-input, ip6-input, arp-input
+//	frame ─> from a permitted source of the frontend? ─> to a frontend? dropped ─> everything else ─> ip4-input, ip6-input, arp-input
 //
-// Its sources are not known, so that ranges are tables: one for each length of prefixes. When they change, others take their place.
+// Its sources are unknown, so ranges need a table per prefix length. A change replaces the tables.
 
-// openPort is such an interface.
 type openPort struct {
 	index ownership.Index
 	*port
 }
 
-// openTables are those of such an interface.
 func openTables(frontends []vswitch.RestrictedFrontend) (list []*table) {
 	for _, c := range []struct {
 		chain                               chain
@@ -33,7 +31,7 @@ func openTables(frontends []vswitch.RestrictedFrontend) (list []*table) {
 		{chainIP4, protocol4, source4, destination4, port4, tcpFlags4, etherTypeIP4},
 		{chainIP6, next6, source6, destination6, port6, tcpFlags6, etherTypeIP6},
 	} {
-		permitted := map[int]*table{} // by the length of prefixes
+		permitted := map[int]*table{} // by prefix length
 		connections := &table{chain: c.chain, spans: []span{c.protocol, c.destination, c.port, c.flags}}
 		datagrams := &table{chain: c.chain, spans: []span{c.protocol, c.destination, c.port}}
 		for _, f := range frontends {
@@ -71,7 +69,7 @@ func openTables(frontends []vswitch.RestrictedFrontend) (list []*table) {
 	return append(list, rest)
 }
 
-// prefixAt returns where the bits of a prefix are in an address, and their values.
+// prefixAt returns the spans and values of a prefix in an address.
 func prefixAt(address span, p netip.Prefix) (spans []span, values [][]byte) {
 	whole, rest := p.Bits()/8, p.Bits()%8
 	value := ip(p.Addr())
@@ -84,8 +82,8 @@ func prefixAt(address span, p netip.Prefix) (spans []span, values [][]byte) {
 	return spans, values
 }
 
-// openable returns the index of an interface that has to have tables because of its name: one that exists, has no guard, and is
-// not bridged.
+// openable returns the index of an interface that exists, has no guard and is not bridged, and so
+// can have such tables.
 func (g *Guards) openable(ctx context.Context, iface string) (i ownership.Index, ok bool, err error) {
 	if iface == "" || g.records[iface] != nil {
 		return 0, false, nil
@@ -98,7 +96,6 @@ func (g *Guards) openable(ctx context.Context, iface string) (i ownership.Index,
 	return i, !roles[i].bridged, err
 }
 
-// restrictOpen makes the interface of the record have the tables.
 func (g *Guards) restrictOpen(ctx context.Context) error {
 	i, ok, err := g.openable(ctx, g.ranges.iface)
 	if err != nil || !ok {
@@ -113,7 +110,7 @@ func (g *Guards) restrictOpen(ctx context.Context) error {
 		return err
 	}
 	if err := g.bind(ctx, i, p); err != nil {
-		g.learned = false // what is bound now, reading tells
+		g.learned = false // the binding is unknown until it is read
 		return err
 	}
 	old := g.closed(i)
@@ -121,7 +118,7 @@ func (g *Guards) restrictOpen(ctx context.Context) error {
 	return g.discard(ctx, i, g.ranges.iface, old)
 }
 
-// close ends that.
+// close removes the tables of an interface without a guard.
 func (g *Guards) close(ctx context.Context, iface string) error {
 	i, ok, err := g.openable(ctx, iface)
 	if err != nil || !ok {
@@ -130,16 +127,16 @@ func (g *Guards) close(ctx context.Context, iface string) error {
 	return g.detach(ctx, i, iface)
 }
 
-// isOpen reports whether tables are those of an interface without a guard.
+// isOpen reports whether tables belong to an interface without a guard.
 func isOpen(tables []*found) bool {
 	rest := &table{spans: []span{etherType}}
 	return slices.ContainsFunc(tables, func(f *found) bool { return sameMask(rest, f) && f.has(pass) })
 }
 
-// closeStrays ends what no record says.
+// closeStrays removes tables without a record.
 func (g *Guards) closeStrays(ctx context.Context) error {
 	for _, i := range g.strays {
-		if g.stale[i] == nil { // others have taken their place
+		if g.stale[i] == nil { // others have replaced them
 			continue
 		}
 		if err := g.detach(ctx, i, g.ifs.Seen(i)); err != nil {
@@ -150,7 +147,7 @@ func (g *Guards) closeStrays(ctx context.Context) error {
 	return nil
 }
 
-// closed forgets that an interface has tables without a guard, and returns them; nil: it has none.
+// closed forgets and returns the port of an interface without a guard; nil: none.
 func (g *Guards) closed(i ownership.Index) *port {
 	if g.open == nil || g.open.index != i {
 		return nil
@@ -165,7 +162,8 @@ func sameTable(a, b *table) bool {
 		maps.EqualFunc(entriesByMatch(a), entriesByMatch(b), func(a, b entry) bool { return a.verdict == b.verdict })
 }
 
-// recogniseOpen takes the tables of the interface without a guard out of those that were found, if they are what the record says.
+// recogniseOpen removes the tables of the interface without a guard from all, and returns them if
+// they match the record.
 func (g *Guards) recogniseOpen(ctx context.Context, roles map[ownership.Index]role, all map[ownership.Index][]*found) (*openPort, error) {
 	if g.ranges == nil {
 		return nil, nil

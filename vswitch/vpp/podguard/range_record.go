@@ -13,11 +13,11 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// rangesTag is the beginning of that of an access list that no interface has: for each frontend, rules that permit its sources,
-// and one that denies all. The rest of the tag is the name of the interface without a guard.
+// rangesTag starts the tag of an unbound access list: for each frontend, rules that permit its
+// sources, and one that denies all others. The rest of the tag is the name of the interface without
+// a guard.
 const rangesTag = "contiv-source-ranges/"
 
-// rangeRecord are SourceRanges as VPP has them.
 type rangeRecord struct {
 	id        uint32
 	frontends []vswitch.RestrictedFrontend
@@ -41,7 +41,6 @@ func (r *rangeRecord) rules() (rules []acl_types.ACLRule) {
 	return rules
 }
 
-// readRanges returns what a list says.
 func readRanges(d *acl.ACLDetails) *rangeRecord {
 	r := &rangeRecord{id: d.ACLIndex, iface: strings.TrimPrefix(d.Tag, rangesTag)}
 	var sources []netip.Prefix
@@ -57,7 +56,6 @@ func readRanges(d *acl.ACLDetails) *rangeRecord {
 	return r
 }
 
-// putRanges makes the record, or replaces it.
 func (g *Guards) putRanges(ctx context.Context, r *rangeRecord) error {
 	var reply acl.ACLAddReplaceReply
 	if err := g.vpp.Call(ctx, recordModule, &acl.ACLAddReplace{ACLIndex: r.id, Tag: rangesTag + r.iface, R: r.rules()}, &reply); err != nil {

@@ -16,18 +16,17 @@ import (
 	"go.fd.io/govpp/binapi/classify"
 )
 
-// Ranges implements vswitch.Values for SourceRanges. Tables before those of a guard drop what its
-// addresses may not send:
+// Ranges implements vswitch.Values for SourceRanges. Tables before the guard's tables drop packets
+// that its addresses may not send:
 //
-//	frame ─> silenced? ─> to a frontend that its source may not use? ─> tables of the guard
+//	frame ─> silenced? ─> to a forbidden frontend? ─> tables of the guard
 //
-// Whoever may use a frontend has no entry: ranges are compared with the addresses of guards, which are
-// few, not with packets. Interfaces that may use all frontends have no such tables, and without the
-// value, none has.
+// The ranges are compared with the few addresses of guards, not with packets, so permitted
+// frontends need no entry. Interfaces without a forbidden frontend have no such tables.
 type Ranges struct{ *Guards }
 
-// rangeTables drop what the addresses may not send to the frontends. With TCP it is the first packet of a
-// connection, so that others go on.
+// rangeTables returns tables that drop packets from the addresses to forbidden frontends. For TCP
+// they drop only the first packet of a connection, so existing connections continue.
 func rangeTables(frontends []vswitch.RestrictedFrontend, addrs []netip.Addr) (tables []*table) {
 	for _, t := range emptyRangeTables() {
 		for _, a := range addrs {
@@ -55,7 +54,7 @@ func flagsOf(tcp bool) [][]byte {
 	return nil
 }
 
-// emptyRangeTables are all tables that an interface can have for ranges, in their order.
+// emptyRangeTables returns all tables that ranges can need, in order.
 func emptyRangeTables() (tables []*table) {
 	for _, spans := range [][]span{{protocol4, source4, destination4, port4, tcpFlags4}, {protocol4, source4, destination4, port4}} {
 		tables = append(tables, &table{chain: chainIP4, spans: spans})
@@ -70,9 +69,9 @@ func (t *table) isOfTCP() bool {
 	return slices.Contains(t.spans, tcpFlags4) || slices.Contains(t.spans, tcpFlags6)
 }
 
-// Create makes or changes the value. What a record says, an agent that was interrupted finds in the tables, or
-// repairs: guards have theirs when it is written, bound, and the interface without a guard gets its own afterwards,
-// which end with it.
+// Create creates or changes the value. An interrupted agent repairs tables from the record: guards
+// get their tables before the record is written, and the interface without a guard gets its own
+// afterwards.
 func (r Ranges) Create(ctx context.Context, v *guard.SourceRanges) error {
 	return session.Wrap("restricting sources", r.create(ctx, v))
 }
@@ -110,7 +109,7 @@ func (r Ranges) create(ctx context.Context, v *guard.SourceRanges) error {
 	if err == nil {
 		err = r.closeStrays(ctx)
 	}
-	r.learned = err == nil // else reading tells what is bound now
+	r.learned = err == nil // otherwise the binding is unknown until it is read
 	return err
 }
 
@@ -140,7 +139,7 @@ func (r Ranges) delete(ctx context.Context) error {
 	return err
 }
 
-// List returns the value; it restricts nothing if the tables of an interface are others than it says.
+// List returns the value. It restricts nothing if an interface has other tables.
 func (r Ranges) List(ctx context.Context, expected []*guard.SourceRanges) ([]*guard.SourceRanges, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +163,6 @@ func (r Ranges) List(ctx context.Context, expected []*guard.SourceRanges) ([]*gu
 	return []*guard.SourceRanges{vswitch.SourceRangesOf(r.ranges.frontends, r.ranges.iface)}, nil
 }
 
-// restricts reports whether there is a record, or a table.
 func (g *Guards) restricts() bool {
 	for _, p := range g.ports {
 		if p.ranges != nil {
@@ -174,7 +172,7 @@ func (g *Guards) restricts() bool {
 	return g.ranges != nil || g.open != nil || len(g.strays) > 0
 }
 
-// wrongRanges reports whether an interface has other tables than the record says.
+// wrongRanges reports whether an interface's tables differ from the record.
 func (g *Guards) wrongRanges(ctx context.Context) (wrong bool, err error) {
 	err = g.eachPort(ctx, func(_ string, _ ownership.Index, p *port, r *record) error {
 		wrong = wrong || !p.hasRanges(g.rangesOf(r))
@@ -187,7 +185,7 @@ func (g *Guards) wrongRanges(ctx context.Context) (wrong bool, err error) {
 	return wrong, err
 }
 
-// rangesOf are the tables that a guard has to have by the present record.
+// rangesOf returns the tables of a guard for the present record.
 func (g *Guards) rangesOf(r *record) []*table {
 	if g.ranges == nil {
 		return nil
@@ -195,7 +193,6 @@ func (g *Guards) rangesOf(r *record) []*table {
 	return rangeTables(g.ranges.frontends, r.all())
 }
 
-// eachPort calls do for each guarded interface.
 func (g *Guards) eachPort(ctx context.Context, do func(string, ownership.Index, *port, *record) error) error {
 	for iface, r := range g.records {
 		i, exists, err := g.ifs.Known(ctx, iface)
@@ -211,16 +208,16 @@ func (g *Guards) eachPort(ctx context.Context, do func(string, ownership.Index, 
 	return nil
 }
 
-// restrictGuards restricts what guarded interfaces may send. It binds their tables anew: an agent that was interrupted
-// may have made them, and not bound them.
+// restrictGuards sets the range tables of guarded interfaces. It binds them again, because an
+// interrupted agent may have created but not bound them.
 func (g *Guards) restrictGuards(ctx context.Context, frontends []vswitch.RestrictedFrontend) error {
 	return g.eachPort(ctx, func(iface string, i ownership.Index, p *port, r *record) error {
 		return g.restrict(ctx, iface, i, p, rangeTables(frontends, r.all()))
 	})
 }
 
-// restrict makes these the tables for ranges of a port. As long as they are about the same protocols, only entries change.
-// Of entries that go, VPP forgets what they have counted.
+// restrict sets the range tables of a port. If the tables stay the same, only entries change. VPP
+// loses the counters of deleted entries.
 func (g *Guards) restrict(ctx context.Context, iface string, i ownership.Index, p *port, wanted []*table) error {
 	if p.ranges == nil && len(wanted) == 0 {
 		return nil
@@ -234,7 +231,7 @@ func (g *Guards) restrict(ctx context.Context, iface string, i ownership.Index, 
 	if p.ranges.isLike(wanted) {
 		for n, t := range wanted {
 			plan := delta.Between(entriesByMatch(p.ranges.filter[n]), entriesByMatch(t), func(a, b entry) bool { return true })
-			plan.Sort(delta.Order[string]{}) // a table without entries would not be known as ours
+			plan.Sort(delta.Order[string]{}) // a table without entries would have no mark
 			for _, step := range plan {
 				b.Add(ctx, "changing a table of ranges", g.request(i, p.ranges, n, entry{[]byte(step.Key), restricted}, step.Kind == delta.Add), &classify.ClassifyAddDelSessionReply{})
 			}
@@ -260,7 +257,7 @@ func (g *Guards) restrict(ctx context.Context, iface string, i ownership.Index, 
 	return g.deleteTables(ctx, old.ids...)
 }
 
-// buildRanges makes tables that lead to those of the port; nil: there are none.
+// buildRanges creates tables that lead to the port's tables; nil: none.
 func (g *Guards) buildRanges(ctx context.Context, i ownership.Index, p *port, wanted []*table) (*port, error) {
 	if len(wanted) == 0 {
 		return nil, nil
@@ -278,7 +275,7 @@ func (g *Guards) buildRanges(ctx context.Context, i ownership.Index, p *port, wa
 	return made, b.Wait(ctx)
 }
 
-// chain makes the last table of each chain lead on.
+// chain links the last table of each chain.
 func (g *Guards) chain(ctx context.Context, b *session.Batch, p *port, to func(chain) uint32) {
 	for n, t := range p.filter {
 		if p.next(n) == none {
@@ -287,12 +284,12 @@ func (g *Guards) chain(ctx context.Context, b *session.Batch, p *port, to func(c
 	}
 }
 
-// isLike reports whether a port has tables like these, whatever their entries.
+// isLike reports whether a port has tables of the same form, regardless of entries.
 func (p *port) isLike(tables []*table) bool {
 	return p != nil && !p.uncertain() && slices.EqualFunc(p.filter, tables, func(a, b *table) bool { return a.chain == b.chain && slices.Equal(a.spans, b.spans) })
 }
 
-// hasRanges reports whether a port has these tables, and no others.
+// hasRanges reports whether a port has exactly these tables.
 func (p *port) hasRanges(wanted []*table) bool {
 	if p.ranges == nil {
 		return len(wanted) == 0
@@ -302,8 +299,8 @@ func (p *port) hasRanges(wanted []*table) bool {
 	})
 }
 
-// recogniseRanges returns the tables for ranges of a port. With those that lead elsewhere, or more than one of a kind, it is uncertain
-// which of them VPP uses.
+// recogniseRanges returns a port's range tables. If some lead elsewhere, or several have the same
+// form, it is uncertain which ones VPP uses.
 func (p *port) recogniseRanges(tables []*found) *port {
 	if len(tables) == 0 {
 		return nil
@@ -335,7 +332,6 @@ func (p *port) recogniseRanges(tables []*found) *port {
 	return ranges
 }
 
-// denies reports whether all entries drop.
 func (f *found) denies() bool {
 	for _, e := range f.entries {
 		if e.HitNextIndex != nextDrop {

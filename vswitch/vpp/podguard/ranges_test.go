@@ -21,7 +21,8 @@ func restrictedAt(addr string, protocol uint8, sources ...string) vswitch.Restri
 	return vswitch.RestrictedFrontend{Addr: netip.MustParseAddrPort(addr), Protocol: protocol, Sources: prefixes(sources...)}
 }
 
-// What a pod may not use is dropped: the first packet of a connection, and all packets of protocols without connections.
+// Forbidden packets of a pod are dropped: the first packet of a TCP connection, and all packets of
+// other protocols.
 func TestRangeTables(t *testing.T) {
 	addr := netip.MustParseAddr
 	own, gateway := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}

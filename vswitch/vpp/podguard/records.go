@@ -24,9 +24,9 @@ var recordModule = session.NewModule("acl_plugin.so", "source guards",
 	&acl.ACLAddReplace{}, &acl.ACLAddReplaceReply{}, &acl.ACLDel{}, &acl.ACLDelReply{}, &acl.ACLDump{}, &acl.ACLDetails{},
 )
 
-// A record is an access list that no interface has. Its tag names the interface; the source
-// of its first rule is the link-local address that is formed from the MAC address, and those
-// of the others are the IP addresses. Tags of lists of the package acl begin otherwise.
+// A record is an unbound access list. Its tag names the interface. The source of its first rule is
+// the link-local address of the MAC address, and the sources of the other rules are the IP
+// addresses. Tags of package acl have another prefix.
 const (
 	recordTag     = "contiv-guard/"
 	longRecordTag = "contiv-guard#"
@@ -40,20 +40,17 @@ func recordTagOf(iface string) string {
 	return longRecordTag + hex.EncodeToString(sum[:16])
 }
 
-// record is a guard as VPP has it.
 type record struct {
 	id    uint32
 	mac   net.HardwareAddr
-	addrs []netip.Addr // besides the link-local one
+	addrs []netip.Addr // without the link-local one
 }
 
-// linkLocalOf is the address from which a record has the MAC address.
 func linkLocalOf(mac net.HardwareAddr) netip.Addr { return vswitch.LinkLocal([6]byte(mac)) }
 
-// all are the addresses that may be sent from.
 func (r *record) all() []netip.Addr { return append([]netip.Addr{linkLocalOf(r.mac)}, r.addrs...) }
 
-// recordOf is the opposite of value.
+// recordOf is the inverse of value.
 func recordOf(v *guard.SourceGuard) (*record, error) {
 	mac, err := net.ParseMAC(v.GetMacAddress())
 	if err != nil {
@@ -88,7 +85,7 @@ func (r *record) rules() []acl_types.ACLRule {
 	return rules
 }
 
-// readRecord returns what a list says; nil if it is no record.
+// readRecord parses a list; nil if it is no record.
 func readRecord(d *acl.ACLDetails) *record {
 	if len(d.R) == 0 {
 		return nil
@@ -105,7 +102,6 @@ func readRecord(d *acl.ACLDetails) *record {
 	return &record{id: d.ACLIndex, mac: mac, addrs: addrs[1:]}
 }
 
-// put makes the record of an interface, or replaces it.
 func (g *Guards) put(ctx context.Context, iface string, r *record) error {
 	var reply acl.ACLAddReplaceReply
 	err := g.vpp.Call(ctx, recordModule, &acl.ACLAddReplace{ACLIndex: r.id, Tag: recordTagOf(iface), R: r.rules()}, &reply)
@@ -126,8 +122,8 @@ func (g *Guards) eraseList(ctx context.Context, id uint32) error {
 	return nil
 }
 
-// findRecords reads all records, by the names of interfaces; names that tags do not hold
-// must be among the known ones. It also returns the record of ranges; nil: there is none.
+// findRecords reads all records, by interface name; names that do not fit in tags must be among the
+// known ones. It also returns the record of ranges, or nil.
 func (g *Guards) findRecords(ctx context.Context, known map[string]string) (map[string]*record, *rangeRecord, error) {
 	all, err := session.Dump[acl.ACLDetails](ctx, g.vpp, recordModule, &acl.ACLDump{ACLIndex: none})
 	if err := session.IgnoreUnsupported("reading the records of source guards", err); err != nil {

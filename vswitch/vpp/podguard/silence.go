@@ -12,12 +12,12 @@ import (
 	"go.fd.io/govpp/binapi/classify"
 )
 
-// maxSilenced is how many flows of one interface are silenced at a time.
+// maxSilenced limits the silenced flows of an interface.
 const maxSilenced = 64
 
-// Silence makes these the flows whose packets are dropped where guarded interfaces send them,
-// and returns how many they are: of each interface at most maxSilenced, those first that are silent
-// already. Flows of others it leaves alone.
+// Silence replaces the flows whose packets are dropped on guarded interfaces, and returns their
+// number. Each interface has at most maxSilenced; already silenced flows take precedence. It
+// ignores flows of other interfaces.
 func (g *Guards) Silence(ctx context.Context, flows []subsystem.Flow) (int, error) {
 	n, err := g.silenceAll(ctx, flows)
 	if err != nil {
@@ -54,14 +54,14 @@ func (g *Guards) silenceAll(ctx context.Context, flows []subsystem.Flow) (total 
 		list := p.choose(wanted[i])
 		total += len(list)
 		if err := g.silence(ctx, i, p, list); err != nil {
-			g.learned = false // what is bound now, reading tells
+			g.learned = false // the binding is unknown until it is read
 			return 0, err
 		}
 	}
 	return total, nil
 }
 
-// choose returns the flows of the port that are silenced, in order.
+// choose returns the flows of the port to silence, in order.
 func (p *port) choose(flows []subsystem.Flow) []subsystem.Flow {
 	silent := map[subsystem.Flow]bool{}
 	for _, f := range p.silent() {
@@ -70,7 +70,6 @@ func (p *port) choose(flows []subsystem.Flow) []subsystem.Flow {
 	return subsystem.FirstFlows(flows, maxSilenced, func(f subsystem.Flow) bool { return silent[f] })
 }
 
-// silent are the flows that are silenced now, in order.
 func (p *port) silent() (flows []subsystem.Flow) {
 	if p.silence == nil {
 		return nil
@@ -84,7 +83,6 @@ func (p *port) silent() (flows []subsystem.Flow) {
 	return flows
 }
 
-// silence makes these the silenced flows of a port.
 func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows []subsystem.Flow) error {
 	if slices.Equal(flows, p.silent()) && !p.silence.uncertain() {
 		return nil
@@ -114,10 +112,9 @@ func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows 
 	return g.deleteTables(ctx, old...)
 }
 
-// Where a frame has the flow that it belongs to.
 var flowSpans = map[chain][]span{chainIP4: {protocol4, flow4}, chainIP6: {next6, flow6}}
 
-// silenceTables drop flows, a table for each IP version of theirs.
+// silenceTables returns tables that drop flows, one per IP version.
 func silenceTables(flows []subsystem.Flow) (tables []*table) {
 	for _, c := range []chain{chainIP4, chainIP6} {
 		t := &table{chain: c, spans: flowSpans[c]}
@@ -137,7 +134,6 @@ func silenceTables(flows []subsystem.Flow) (tables []*table) {
 	return tables
 }
 
-// flowIn is the opposite: the flow of an entry.
 func flowIn(c chain, match []byte) subsystem.Flow {
 	of, s := flowSpans[c][0], flowSpans[c][1]
 	part := match[s.at : s.at+s.n]
@@ -150,7 +146,7 @@ func flowIn(c chain, match []byte) subsystem.Flow {
 	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:]), TCP: match[of.at] == protocolTCP}
 }
 
-// split separates the tables of a guard from those before them.
+// split separates the tables of a guard from the tables before them.
 func split(tables []*found) (others, ranges, quiet []*found) {
 	for _, f := range tables {
 		switch {
@@ -165,7 +161,6 @@ func split(tables []*found) (others, ranges, quiet []*found) {
 	return others, ranges, quiet
 }
 
-// has reports whether all entries have a verdict.
 func (f *found) has(v verdict) bool {
 	for _, e := range f.entries {
 		if _, now, _ := marked(e.OpaqueIndex); now != v {
@@ -175,8 +170,8 @@ func (f *found) has(v verdict) bool {
 	return true
 }
 
-// recogniseSilence returns the tables of a port that silence flows. Others with the port's mark, of an agent that was interrupted
-// or of a request that failed, are among its ids: nobody knows which of them VPP uses.
+// recogniseSilence returns a port's silencing tables. Other tables with the port's mark, left by an
+// interrupted agent or a failed request, are among its ids, because VPP may use any of them.
 func (p *port) recogniseSilence(tables []*found) *port {
 	if len(tables) == 0 {
 		return nil
@@ -194,7 +189,7 @@ func (p *port) recogniseSilence(tables []*found) *port {
 	return silence
 }
 
-// silenceTable returns what a table before the others of the port silences; nil: it is none.
+// silenceTable returns a silencing table of the port; nil: it is none.
 func (p *port) silenceTable(f *found) *table {
 	for _, c := range []chain{chainIP4, chainIP6} {
 		t := &table{chain: c, spans: flowSpans[c]}
@@ -209,5 +204,5 @@ func (p *port) silenceTable(f *found) *table {
 	return nil
 }
 
-// uncertain reports whether VPP may use others of the tables than those that are known: they have to be made anew.
+// uncertain reports whether VPP may use unknown tables, so that the tables must be recreated.
 func (p *port) uncertain() bool { return p != nil && len(p.ids) > len(p.filter) }

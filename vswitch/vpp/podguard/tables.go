@@ -33,24 +33,24 @@ var module = session.NewModule("", "classifier",
 var tunnelModule = session.NewModule("vxlan_plugin.so", "VXLAN tunnels", &vxlan.VxlanTunnelV2Dump{}, &vxlan.VxlanTunnelV2Details{})
 
 const (
-	none = ^uint32(0) // no table
+	none = ^uint32(0)
 
-	// guardedBridge is the bridge domain of guarded interfaces: the last number that VPP has.
-	// It has no tag, by which others would take it for a northbound one.
+	// guardedBridge is the bridge domain of guarded interfaces: VPP's last number. It has no tag,
+	// so that it does not count as a northbound one.
 	guardedBridge = 1<<24 - 2
 
 	classifyNode = "l2-input-classify"
 	arpNode      = "arp-input"
-	// Where the node l2-input-classify leads to by itself.
+	// Fixed next nodes of l2-input-classify.
 	nextDrop, nextIP4, nextIP6 = 0, 2, 3
-	// nextFeature is none of them: frames go on to the next feature of layer 2.
+	// nextFeature continues with the next layer-2 feature.
 	nextFeature = 1<<16 - 1
-	// ethernetHeader is what is left behind.
+	// ethernetHeader is the length to skip.
 	ethernetHeader = 14
 )
 
-// sizeOf returns how much memory VPP is to reserve for a table, and in how many parts it
-// divides its entries. VPP ends when a table needs more; what it does not use is not there.
+// sizeOf returns the memory to reserve for a table, and its number of buckets. VPP aborts when a
+// table needs more memory; unused memory costs nothing.
 func sizeOf(t *table) (memory, buckets uint32) {
 	entries := len(t.entries) + t.room
 	for buckets = 8; int(buckets) < entries; buckets *= 2 {
@@ -58,22 +58,19 @@ func sizeOf(t *table) (memory, buckets uint32) {
 	return uint32(256<<10 + 2<<10*entries), min(buckets, 256)
 }
 
-// port is a guarded interface as it is in VPP.
 type port struct {
 	filter  []*table
-	ids     []uint32 // of the tables, in their order
+	ids     []uint32
 	bridged bool
-	ranges  *port // what frames meet before; nil: nothing
-	silence *port // and before that
+	ranges  *port // tables before filter; nil: none
+	silence *port // tables before these
 }
 
-// role is what an interface is on layer 2.
 type role struct {
-	guarded bool // it is in the bridge domain of guarded interfaces
-	bridged bool // it is in another one, or cross-connected
+	guarded bool // in the bridge domain of guarded interfaces
+	bridged bool // in another one, or cross-connected
 }
 
-// head is the table that frames meet first.
 func (p *port) head(c chain) uint32 {
 	if p.silence != nil {
 		if id := p.silence.first(c); id != none {
@@ -83,7 +80,7 @@ func (p *port) head(c chain) uint32 {
 	return p.behindSilence(c)
 }
 
-// behindSilence is the table that frames meet if none of their flows is silenced.
+// behindSilence returns the table after the silencing ones.
 func (p *port) behindSilence(c chain) uint32 {
 	if p.ranges != nil {
 		if id := p.ranges.first(c); id != none {
@@ -93,7 +90,6 @@ func (p *port) behindSilence(c chain) uint32 {
 	return p.first(c)
 }
 
-// first is the first of its own tables.
 func (p *port) first(c chain) uint32 {
 	for i, t := range p.filter {
 		if t.chain == c {
@@ -103,7 +99,6 @@ func (p *port) first(c chain) uint32 {
 	return none
 }
 
-// next is the table that follows on another in its chain.
 func (p *port) next(i int) uint32 {
 	for j := i + 1; j < len(p.filter); j++ {
 		if p.filter[j].chain == p.filter[i].chain {
@@ -113,7 +108,7 @@ func (p *port) next(i int) uint32 {
 	return none
 }
 
-// nextOf is where frames go that meet an entry: of bridged interfaces they stay on layer 2.
+// nextOf returns the next node for an entry's verdict. Frames of bridged interfaces stay on layer 2.
 func (g *Guards) nextOf(c chain, v verdict, bridged bool) (next uint32, advance int32) {
 	switch {
 	case v != pass:
@@ -124,7 +119,6 @@ func (g *Guards) nextOf(c chain, v verdict, bridged bool) (next uint32, advance 
 	return map[chain]uint32{chainIP4: nextIP4, chainIP6: nextIP6, chainOther: g.arpNext}[c], ethernetHeader
 }
 
-// request is one about an entry of the n-th table.
 func (g *Guards) request(i ownership.Index, p *port, n int, e entry, add bool) *classify.ClassifyAddDelSession {
 	next, advance := g.nextOf(p.filter[n].chain, e.verdict, p.bridged)
 	return &classify.ClassifyAddDelSession{
@@ -132,7 +126,7 @@ func (g *Guards) request(i ownership.Index, p *port, n int, e entry, add bool) *
 	}
 }
 
-// learnNodes asks VPP for the ways out of the classifier; one of them it makes thereby.
+// learnNodes reads the classifier's next nodes, and adds one.
 func (g *Guards) learnNodes(ctx context.Context) error {
 	if g.arpNext != 0 {
 		return nil
@@ -145,7 +139,7 @@ func (g *Guards) learnNodes(ctx context.Context) error {
 	return nil
 }
 
-// build makes the tables of an interface, which nothing uses yet.
+// build creates the tables of an interface, without binding them.
 func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, bridged bool) (*port, error) {
 	if err := g.learnNodes(ctx); err != nil {
 		return nil, err
@@ -188,7 +182,7 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 	return p, nil
 }
 
-// link makes a table that exists lead to another one, and changes nothing else of it.
+// link changes only the next table of an existing table.
 func link(t *table, id, next uint32) *classify.ClassifyAddDelTable {
 	mask := t.mask()
 	return &classify.ClassifyAddDelTable{
@@ -210,15 +204,14 @@ func (g *Guards) deleteTables(ctx context.Context, ids ...uint32) error {
 	return nil
 }
 
-// binding is the request to use the tables on an interface.
 func (p *port) binding(i ownership.Index) *classify.ClassifySetInterfaceL2Tables {
 	return &classify.ClassifySetInterfaceL2Tables{
 		SwIfIndex: i, IP4TableIndex: p.head(chainIP4), IP6TableIndex: p.head(chainIP6), OtherTableIndex: p.head(chainOther), IsInput: true,
 	}
 }
 
-// bind makes an interface receive only what the tables let pass: at once, if it did so
-// before with others.
+// bind makes an interface receive only packets that the tables permit. It replaces a former binding
+// atomically.
 func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
 	l, err := g.vpp.Use(module)
 	if err != nil {
@@ -234,7 +227,7 @@ func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
 	return b.Wait(ctx)
 }
 
-// unbind ends that; it is fine if the interface does not exist any more.
+// unbind reverses bind. The interface may be gone.
 func (g *Guards) unbind(ctx context.Context, i ownership.Index) error {
 	roles, err := g.roles(ctx)
 	if err != nil {
@@ -252,13 +245,12 @@ func (g *Guards) unbind(ctx context.Context, i ownership.Index) error {
 	b.Add(ctx, "unbinding tables of the classifier", &classify.ClassifySetInterfaceL2Tables{
 		SwIfIndex: i, IP4TableIndex: none, IP6TableIndex: none, OtherTableIndex: none, IsInput: true,
 	}, &classify.ClassifySetInterfaceL2TablesReply{}, api.INVALID_SW_IF_INDEX)
-	// The last one deletes it.
+	// Deleting the last port deletes it.
 	b.Add(ctx, "deleting the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{BdID: guardedBridge},
 		&l2.BridgeDomainAddDelV2Reply{}, api.BD_IN_USE, api.NO_SUCH_ENTRY)
 	return b.Wait(ctx)
 }
 
-// roles are those of interfaces that have one.
 func (g *Guards) roles(ctx context.Context) (map[ownership.Index]role, error) {
 	connects := session.StartDump[l2.L2XconnectDetails](ctx, g.vpp, module, &l2.L2XconnectDump{})
 	bridges, err := session.Dump[l2.BridgeDomainDetails](ctx, g.vpp, module, &l2.BridgeDomainDump{BdID: none, SwIfIndex: ownership.NoIndex})
@@ -278,14 +270,13 @@ func (g *Guards) roles(ctx context.Context) (map[ownership.Index]role, error) {
 	return roles, nil
 }
 
-// found is a table in VPP with marks of ours.
 type found struct {
 	id      uint32
 	info    *classify.ClassifyTableInfoReply
-	entries map[string]classify.ClassifySessionDetails // by what they match
+	entries map[string]classify.ClassifySessionDetails // by match
 }
 
-// findTables reads all tables with marks of ours, by the interface in the marks.
+// findTables reads all tables with our marks, by interface.
 func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, error) {
 	var all classify.ClassifyTableIdsReply
 	if err := g.vpp.Call(ctx, module, &classify.ClassifyTableIds{}, &all); err != nil {
@@ -306,7 +297,7 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 		}
 		switch {
 		case vppapi.Refused(err, api.CLASSIFY_TABLE_NOT_FOUND, api.NO_SUCH_TABLE):
-			continue // not ours, and gone
+			continue // foreign, and deleted meanwhile
 		case err != nil:
 			return nil, fmt.Errorf("reading table %d of the classifier: %w", id, err)
 		case len(entries) == 0:
@@ -325,8 +316,8 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 	return tables, nil
 }
 
-// recognise returns the tables of an interface as a port if they are exactly what is wanted,
-// but for the peers, which the table of peers has as VPP has them; nil: they are not.
+// recognise returns an interface's tables as a port if they are exactly the wanted ones, except for
+// the peers, which are returned as in VPP; nil: they differ.
 func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
 	tables, ranges, quiet := split(tables)
 	if len(tables) != len(wanted) {
@@ -356,7 +347,7 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 	return p
 }
 
-// peers returns a table as one of peers; nil: it is none.
+// peers parses a table of peers; nil: it is none.
 func (f *found) peers() *table {
 	t := &table{chain: chainIP4, spans: peersTable(nil).spans}
 	for match, e := range f.entries {
@@ -368,7 +359,6 @@ func (f *found) peers() *table {
 	return t
 }
 
-// hasPeers reports whether the table of peers has these, and no others.
 func (p *port) hasPeers(peers []netip.Addr) bool {
 	have, want := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
 	return maps.EqualFunc(have, want, func(a, b entry) bool { return true })
@@ -378,7 +368,6 @@ func sameMask(t *table, f *found) bool {
 	return int(f.info.SkipNVectors) == t.skip() && bytes.Equal(f.info.Mask, t.mask())
 }
 
-// same reports whether a table is the wanted one.
 func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool {
 	if !sameMask(t, f) || len(f.entries) != len(t.entries) {
 		return false
@@ -393,7 +382,7 @@ func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool 
 	return true
 }
 
-// peers are the other ends of VXLAN tunnels, of IPv4: sources of IPv6 are not translated.
+// peers returns the remote ends of IPv4 VXLAN tunnels. IPv6 sources are not translated.
 func (g *Guards) peers(ctx context.Context) ([]netip.Addr, error) {
 	all, err := session.Dump[vxlan.VxlanTunnelV2Details](ctx, g.vpp, tunnelModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ownership.NoIndex})
 	if err := session.IgnoreUnsupported("reading VXLAN tunnels", err); err != nil {
