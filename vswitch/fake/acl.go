@@ -13,41 +13,38 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Packet is what access lists and NAT look at. Without a protocol it is an IP packet that
-// no rule about a protocol matches.
+// Packet is a packet as access lists and NAT see it. Without a protocol, no rule with a protocol
+// matches it.
 type Packet struct {
 	Src, Dst netip.Addr
 	Protocol uint8
 	// Ports of TCP and UDP; ICMP has its type and code there.
 	SrcPort, DstPort uint16
 	TCPFlags         uint8
-	// SrcMAC is what MAC-IP lists ask for where the packet enters first; without one,
-	// they do not.
+	// SrcMAC is checked by MAC-IP lists on the first interface; the zero address skips them.
 	SrcMAC [6]byte
-	// Slot picks the backend of a service, see vswitch.Slots.
+	// Slot selects the backend of a service, see vswitch.Slots.
 	Slot int
 }
 
-// answer returns the addresses of a packet in answer to this one.
+// answer returns the addresses of a reply.
 func (p Packet) answer() Packet {
 	return Packet{Src: p.Dst, Dst: p.Src, Protocol: p.Protocol, SrcPort: p.DstPort, DstPort: p.SrcPort}
 }
 
-// connection is what packets of one direction of a connection have in common.
+// connection returns the key of one direction of a connection.
 func (p Packet) connection() Packet { return p.answer().answer() }
 
-// session lets answers to a connection pass an interface.
 type session struct {
 	iface  string
 	opener Packet
 }
 
-// accessLists is the part of a node that decides on packets.
 type accessLists struct {
 	lists    map[string]*vpp_acl.ACL // without interfaces
 	bound    map[vswitch.ACLBinding]bool
 	sessions map[session]bool
-	// seen are the connections, by the packets that opened them.
+	// seen holds the opening packets of connections.
 	seen map[Packet]bool
 }
 
@@ -60,7 +57,6 @@ func (a *accessLists) remove(name string) {
 	maps.DeleteFunc(a.bound, func(b vswitch.ACLBinding, _ bool) bool { return b.ACL == name })
 }
 
-// forget takes an interface out of all lists.
 func (a *accessLists) forget(iface string) {
 	maps.DeleteFunc(a.bound, func(b vswitch.ACLBinding, _ bool) bool { return b.Interface == iface })
 	maps.DeleteFunc(a.sessions, func(s session, _ bool) bool { return s.iface == iface })
@@ -139,8 +135,8 @@ func (n *Node) aclKeys(keys map[string]bool) {
 	}
 }
 
-// Trace is TracePacket for a packet of which more is known. What it meets is
-// remembered: the answer to a packet that a REFLECT rule let pass, passes.
+// Trace is TracePacket with a full packet. It records connections: the reply to a packet that a
+// REFLECT rule permitted passes.
 func (n *Node) Trace(from string, p Packet) Trace {
 	n.net.mu.Lock()
 	defer n.net.mu.Unlock()
@@ -153,7 +149,6 @@ func (n *Node) Trace(from string, p Packet) Trace {
 	return t.Trace
 }
 
-// passes asks the access lists of an interface, and ends the trace if they say no.
 func (t *tracer) passes(n *Node, iface string, egress bool) bool {
 	packet := t.packet
 	packet.Src, packet.Dst = t.Src, t.dst
@@ -187,7 +182,7 @@ func (t *tracer) passes(n *Node, iface string, egress bool) bool {
 	return true
 }
 
-// decide returns what the lists of an interface say, and which of them.
+// decide returns the verdict of an interface's lists, and the deciding list.
 func (a *accessLists) decide(iface string, egress, macip bool, p Packet) (list string, action vpp_acl.ACL_Rule_Action) {
 	var names []string
 	for b := range a.bound {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A pod that nobody may open connections to but on TCP port 80.
+// A pod that accepts connections on TCP port 80 only.
 func isolated(t *testing.T, iface string) []proto.Message {
 	t.Helper()
 	tcp80 := &vpp_acl.ACL_Rule_IpRule{Tcp: &vpp_acl.ACL_Rule_IpRule_Tcp{

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// A client has one local address of a port of a value, unless a mapping lacks that.
 func TestAffinityOfPorts(t *testing.T) {
 	n := fake.NewNetwork().NewNode("n", kernelLike)
 	tap := func(name, addr string) *vpp_interfaces.Interface {

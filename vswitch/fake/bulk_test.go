@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// bulkVSwitch takes many routes at once, and remembers how many.
 type bulkVSwitch struct {
 	*fake.VSwitch
 	calls []string

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Lease does what a DHCP server does: the interface gets the lease; nil: it loses
-// it. It returns an error if no DHCP client is set on the interface.
+// Lease simulates a DHCP server: it sets the lease of the interface, or removes it with nil. It
+// returns an error if no DHCP client is set on the interface.
 func (n *Node) Lease(name string, lease *vpp_interfaces.DHCPLease) error {
 	n.net.mu.Lock()
 	defer n.net.mu.Unlock()
@@ -23,7 +23,7 @@ func (n *Node) Lease(name string, lease *vpp_interfaces.DHCPLease) error {
 	return nil
 }
 
-// setLease tells all observers. The caller holds the lock.
+// setLease notifies all observers. The caller holds the lock.
 func (n *Node) setLease(i *iface, name string, lease *vpp_interfaces.DHCPLease) {
 	i.lease = lease
 	for _, v := range n.opened {

@@ -12,8 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// A lease is obtained, derives the address that it is about, and so makes available
-// what waits for the interface to have one.
+// A lease derives its address, which makes dependent values available.
 func TestLeaseIsObtained(t *testing.T) {
 	node := fake.NewNetwork().NewNode("node1", vswitch.Capabilities{}, nic)
 	vs := node.Open()

@@ -32,7 +32,6 @@ func (p dnat66) Set(ctx context.Context, values ...*contiv_nat.DNat66) error {
 	})
 }
 
-// checkDNAT66 refuses what has a mapping already.
 func (n *Node) checkDNAT66(v *contiv_nat.DNat66) error {
 	for _, m := range vswitch.DNAT66AsDNAT44(v).GetStMappings() {
 		for _, other := range n.dnat66 {

@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// Packets for a service of IPv6 are traced to its local addresses.
 func TestTraceOfServicesOfIPv6(t *testing.T) {
 	n := fake.NewNetwork().NewNode("n", kernelLike)
 	tap := func(name, addr string) *vpp_interfaces.Interface {

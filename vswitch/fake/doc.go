@@ -1,6 +1,6 @@
-// Package fake is a vswitch in memory. It stores what is requested through the ports of package
-// vswitch, refuses invalid requests as a real one does, and traces packets through the result, so
-// that a test can say "the pod reaches the other pod" instead of listing routes.
+// Package fake is a vswitch in memory. It stores the values requested through the ports of package
+// vswitch, refuses invalid requests like a real one, and traces packets, so that a test can say
+// "the pod reaches the other pod" instead of listing routes.
 //
 //	scheduler ──port──> VSwitch ─┐
 //	                             ├─> Node ──TracePacket──> Trace{Hops, Verdict}

@@ -23,13 +23,12 @@ const nic = "eth0"
 
 var kernelLike = vswitch.Capabilities{HostStackShared: true, IPv6SourceNAT: true, IPv6DNAT: true, SourceGuards: true, ConnectionLimits: true}
 
-// site is a node for the conformance suite.
 type site struct{ *fake.Node }
 
 func (s site) Open(testing.TB) vswitch.VSwitch { return s.Node.Open() }
 func (site) NIC() string                       { return nic }
 
-// Foreign: an address on a device is all that the fake knows of others.
+// Foreign: the fake knows only addresses of foreign objects.
 func (s site) Foreign(testing.TB) func() []string {
 	foreign := netip.MustParsePrefix("10.201.0.1/24")
 	s.SetDevice(nic, foreign)
@@ -45,7 +44,7 @@ func (s site) Accidents() (accidents []vswitchtest.Accident) {
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2, NAT66: true, DNAT66: true}
 	for _, v := range topo.Values() {
 		if vrf, ok := v.(*vpp_l3.VrfTable); ok && vrf.GetId() == 0 {
-			continue // it always exists
+			continue
 		}
 		key := models.Key(v)
 		accidents = append(accidents, vswitchtest.Accident{Name: key, Keys: []string{key}, Do: func(t testing.TB) {
@@ -70,7 +69,6 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// cluster has two nodes with the topology of the conformance suite.
 func cluster(t *testing.T) (one, two *fake.Node) {
 	t.Helper()
 	network := fake.NewNetwork()
@@ -106,7 +104,7 @@ func TestTrace(t *testing.T) {
 		name, from, src, dst string
 		verdict              fake.Verdict
 		node, iface          string
-		seen                 string // source address
+		seen                 string
 	}{
 		{"pod to pod on one node", topo1.Tap(1), topo1.PodIP(1), topo1.PodIP(2), fake.Delivered, "node1", topo1.Tap(2), topo1.PodIP(1)},
 		{"pod to pod across nodes", topo1.Tap(1), topo1.PodIP(1), topo2.PodIP(2), fake.Delivered, "node2", topo2.Tap(2), topo1.PodIP(1)},
@@ -133,7 +131,6 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// Each piece of the overlay is needed.
 func TestTraceFailsWithoutAnyPart(t *testing.T) {
 	topo1, topo2 := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2}, vswitchtest.Topology{Node: 2, NIC: nic, Pods: 2}
 	for _, test := range []struct {
@@ -182,14 +179,13 @@ func TestTraceThroughVRFs(t *testing.T) {
 	if trace.Verdict != fake.Delivered || trace.Interface != "main" {
 		t.Error(trace)
 	}
-	// There is no way back without a route.
+	// The reply has no route.
 	if trace := n.TracePacket("main", netip.MustParseAddr("192.168.1.9"), netip.MustParseAddr("10.1.1.2")); trace.Verdict != fake.Dropped {
 		t.Error(trace)
 	}
 }
 
-// What a TAP is requested with is what it is listed with, the namespace of its far
-// end included.
+// List returns TAPs as requested, including the namespace of the far end.
 func TestTapIsListedAsRequested(t *testing.T) {
 	n := fake.NewNetwork().NewNode("n", kernelLike, nic)
 	vs := n.Open()

@@ -27,7 +27,7 @@ func (v *VSwitch) L3XConnects() vswitch.Values[*vpp_l3.L3XConnect] {
 	return features[*vpp_l3.L3XConnect]{v}
 }
 
-// features are the values of a feature: noted, without effect on traced packets.
+// features stores the values of a feature, without effect on traced packets.
 type features[V proto.Message] struct{ v *VSwitch }
 
 func (p features[V]) table(n *Node) map[string]V {
@@ -61,7 +61,7 @@ func (p features[V]) Delete(ctx context.Context, value V) error {
 
 func (p features[V]) List(ctx context.Context, _ []V) ([]V, error) { return list(ctx, p.v, p.table) }
 
-// sourceGuards are noted like features, but do not need their interface.
+// sourceGuards are stored like features, but do not need their interface.
 type sourceGuards struct{ features[*guard.SourceGuard] }
 
 func (v *VSwitch) SourceGuards() vswitch.SourceGuards {
@@ -73,7 +73,8 @@ func (v *VSwitch) SourceGuards() vswitch.SourceGuards {
 
 func (sourceGuards) Drops(context.Context) ([]vswitch.Drop, error) { return nil, nil }
 
-// SourceRanges restrict what traced packets reach from guarded interfaces, and one more. A vswitch whose mappings look at sources has none.
+// SourceRanges restrict the frontends of traced packets from guarded interfaces and one further
+// interface. A vswitch with mappings by source has none.
 func (v *VSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
 	if !v.n.caps.SourceGuards || v.n.caps.ClientScopes {
 		return nil
@@ -81,7 +82,7 @@ func (v *VSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
 	return features[*guard.SourceRanges]{v}
 }
 
-// inRanges ends the trace of a packet to a frontend that its source may not use.
+// inRanges ends the trace of a packet to a forbidden frontend.
 func (t *tracer) inRanges(n *Node, in string) bool {
 	ranges, ok := n.features[models.SourceRanges.KeyPrefix()].(*guard.SourceRanges)
 	if !ok || n.features[models.SourceGuard.KeyPrefix()+in] == nil && ranges.GetInterface() != in {
@@ -97,7 +98,7 @@ func (t *tracer) inRanges(n *Node, in string) bool {
 	return true
 }
 
-// proxyARP notes the interfaces apart from the ranges.
+// proxyARP stores the interfaces separately from the ranges.
 type proxyARP struct{ features[*vpp_l3.ProxyARP] }
 
 func (v *VSwitch) ProxyARP() vswitch.ProxyARP { return proxyARP{features[*vpp_l3.ProxyARP]{v}} }
@@ -136,7 +137,6 @@ func (n *Node) removeProxyARP(name string) {
 	}
 }
 
-// interfacesOf returns the interfaces that a value of a feature needs.
 func interfacesOf(v proto.Message) []string {
 	if names := vswitch.InterfacesOfFeature(v); names != nil {
 		return names
@@ -144,7 +144,7 @@ func interfacesOf(v proto.Message) []string {
 	return interfacesOfSRv6(v)
 }
 
-// Lacks: the fake has what the kernel has.
+// Lacks: the fake has the features of the kernel.
 func (v *VSwitch) Lacks(descriptor string) string {
 	return "values of " + descriptor + ": the fake vswitch does not know what that does to packets"
 }

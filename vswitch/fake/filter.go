@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// filterValues are the values of contiv.filter, by northbound key.
 type filterValues map[string]proto.Message
 
 type filters struct{ v *VSwitch }
@@ -39,8 +38,8 @@ func (p filters) List(ctx context.Context, _ []proto.Message) ([]proto.Message, 
 	return list(ctx, p.v, func(n *Node) map[string]proto.Message { return n.filter })
 }
 
-// judged asks the subjects of the node about a packet that it forwards, and ends the
-// trace if they say no. The source is not yet translated, the destination is.
+// judged evaluates the node's policies for a forwarded packet, with the translated destination and
+// the original source. A denial ends the trace.
 func (t *tracer) judged(n *Node) bool {
 	if len(n.filter) == 0 {
 		return true
@@ -51,7 +50,7 @@ func (t *tracer) judged(n *Node) bool {
 	}
 	answer := t.packet
 	answer.Src, answer.Dst = t.Src, t.dst
-	if n.acl.seen[answer.answer()] { // of a connection that passed
+	if n.acl.seen[answer.answer()] { // of a permitted connection
 		return true
 	}
 	d := state.Judge(filter.Connection{Src: t.Src, Dst: t.dst, Protocol: t.packet.Protocol, Port: t.packet.DstPort})

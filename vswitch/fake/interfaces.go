@@ -40,8 +40,7 @@ func (p interfaces) Create(ctx context.Context, value *vpp_interfaces.Interface)
 	})
 }
 
-// deviceOf returns the name of the device that an interface stands for, "" if it
-// has one of its own.
+// deviceOf returns the existing device of an interface; "" if none.
 func deviceOf(value *vpp_interfaces.Interface) string {
 	switch value.GetType() {
 	case vpp_interfaces.Interface_DPDK:
@@ -52,7 +51,6 @@ func deviceOf(value *vpp_interfaces.Interface) string {
 	return ""
 }
 
-// set takes over the parameters of the interface itself.
 func (i *iface) set(value *vpp_interfaces.Interface) {
 	mac, mtu, up := i.value.GetPhysAddress(), i.value.GetMtu(), i.value.GetEnabled()
 	i.value = newIface(value).value
@@ -115,8 +113,7 @@ func (p interfaces) Find(ctx context.Context, expected []*vpp_interfaces.Interfa
 	}), err
 }
 
-// describe returns the interface as it is. Addresses of others are shown if they
-// are wanted.
+// describe returns the interface. It includes foreign addresses only if they are wanted.
 func (i *iface) describe(want *vpp_interfaces.Interface) *vpp_interfaces.Interface {
 	v := proto.CloneOf(i.value)
 	wanted := map[netip.Prefix]bool{}
@@ -220,7 +217,6 @@ func (p interfaces) UnsetUnnumbered(ctx context.Context, name string) error {
 	})
 }
 
-// vrf returns the VRF that packets of the IP version enter on the interface.
 func (n *Node) vrf(name string, ipv6 bool) uint32 {
 	i := n.ifaces[name]
 	if i == nil {

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// natTables is the NAT of a node: values by key.
 type natTables struct {
 	global       *vpp_nat.Nat44Global // nil: off; without its lists
 	globalIfaces map[string]*vpp_nat.Nat44Global_Interface
@@ -56,7 +55,6 @@ func (t *natTables) remove(key string) {
 	delete(t.vrfRoutes, key)
 }
 
-// forget removes what lies on an interface.
 func (t *natTables) forget(iface string) {
 	maps.DeleteFunc(t.ifaces, func(_ string, i *vpp_nat.Nat44Interface) bool { return i.GetName() == iface })
 	maps.DeleteFunc(t.globalIfaces, func(_ string, i *vpp_nat.Nat44Global_Interface) bool { return i.GetName() == iface })
@@ -189,7 +187,6 @@ func (p nat) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	})
 }
 
-// checkDNAT refuses what has a mapping already, and VRFs that are not there.
 func (n *Node) checkDNAT(v *vpp_nat.DNat44) error {
 	for _, m := range v.GetStMappings() {
 		for _, other := range n.nat.dnat {
@@ -252,7 +249,6 @@ func natVRFs(n *Node) error {
 	return natIsOn(n)
 }
 
-// part is what an interface does in NAT.
 type part struct{ inside, outside, output bool }
 
 func (t *natTables) partOf(iface string) (p part) {
@@ -270,7 +266,6 @@ func (t *natTables) partOf(iface string) (p part) {
 	return p
 }
 
-// firstOfPool returns an address of a pool.
 func (t *natTables) firstOfPool(twice bool) (addr netip.Addr, ok bool) {
 	var addrs []string
 	for _, p := range t.pools {

@@ -30,8 +30,7 @@ func (p nat66) List(ctx context.Context, _ []*contiv_nat.SourceNAT66) ([]*contiv
 	return list(ctx, p.v, nat66Table)
 }
 
-// translate66 gives a forwarded packet the source address of the interface that it
-// leaves through.
+// translate66 sets the source of a forwarded packet to the address of its output interface.
 func (t *tracer) translate66(n *Node, out string) {
 	for _, s := range n.nat66 {
 		if addr, err := netip.ParseAddr(s.GetAddress()); err == nil && s.GetInterface() == out && n.ownerOf(t.Src) == "" {

@@ -9,7 +9,7 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
-// What Kubernetes services need beyond plain mappings.
+// serviceNetworks stores the ServiceNetwork.
 
 type serviceNetworks struct{ v *VSwitch }
 
@@ -27,7 +27,6 @@ func (p serviceNetworks) List(ctx context.Context, _ []*contiv_nat.ServiceNetwor
 	return list(ctx, p.v, networkTable)
 }
 
-// within reports whether an address is in one of the prefixes.
 func within(addr netip.Addr, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -35,7 +34,6 @@ func within(addr netip.Addr, prefixes []string) bool {
 	})
 }
 
-// hasNetwork reports whether the ServiceNetwork is about an IP version.
 func (n *Node) hasNetwork(ipv6 bool) bool {
 	for _, s := range n.network {
 		for _, text := range slices.Concat(s.GetInside(), s.GetServiceSubnets()) {
@@ -47,8 +45,8 @@ func (n *Node) hasNetwork(ipv6 bool) bool {
 	return false
 }
 
-// translates reports whether packets that enter through an interface are translated to
-// other destinations; "" stands for the node itself.
+// translates reports whether destinations are translated for packets that enter on an interface; ""
+// is the node itself.
 func (n *Node) translates(in string, ipv6 bool) bool {
 	part := n.nat.partOf(in)
 	return in == "" || part.outside || part.output || n.hasNetwork(ipv6)
@@ -63,8 +61,8 @@ func (n *Node) isInside(client netip.Addr) bool {
 	return false
 }
 
-// isFor reports whether a mapping applies to clients inside, outside, or to the node's own processes.
-// A mapping that refuses or drops applies to all.
+// isFor reports whether a mapping applies to clients inside, outside, or to the node's own
+// processes. A mapping that refuses or drops applies to all.
 func isFor(m *staticMapping, inside, own bool) bool {
 	switch m.GetClients() {
 	case vpp_nat.DNat44_StaticMapping_NODE:
@@ -77,8 +75,7 @@ func isFor(m *staticMapping, inside, own bool) bool {
 	return true
 }
 
-// mayUse ends the trace of a packet for a mapping that is not for its source, or that
-// leads nowhere.
+// mayUse ends the trace of a packet if the mapping excludes its source or has no backend.
 func (t *tracer) mayUse(n *Node, m *staticMapping) bool {
 	switch {
 	case len(m.GetSourceRanges()) > 0 && !within(t.Src, m.GetSourceRanges()):
@@ -104,7 +101,7 @@ func (t *tracer) isNoClusterIP(n *Node) bool {
 	return true
 }
 
-// hides returns the address of the way out, if the client is not to be seen.
+// hides returns the address of the output interface if the mapping hides the client.
 func (n *Node) hides(t *tracer, in, out string) (netip.Addr, bool) {
 	if t.twice == nil || !n.hasNetwork(t.Src.Is6()) {
 		return netip.Addr{}, false

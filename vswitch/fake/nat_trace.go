@@ -11,7 +11,7 @@ import (
 
 type staticMapping = vpp_nat.DNat44_StaticMapping
 
-// client is who has backends of a port of a value.
+// client identifies a client of a port of a value.
 type client struct {
 	addr     netip.Addr
 	label    string
@@ -20,7 +20,7 @@ type client struct {
 	port     uint32
 }
 
-// twiceNAT is what a translated packet has to do with its source later.
+// twiceNAT is a translated packet's input for source translation.
 type twiceNAT struct {
 	mapping *staticMapping
 	backend netip.Addr
@@ -43,7 +43,6 @@ func protocolNumber(p vpp_nat.DNat44_Protocol) uint8 {
 	return vswitch.ProtocolTCP
 }
 
-// isExternal reports whether an address is that of a mapping.
 func (n *Node) isExternal(iface, ip string, addr netip.Addr) bool {
 	if iface == "" {
 		external, err := netip.ParseAddr(ip)
@@ -61,7 +60,6 @@ func (n *Node) isExternal(iface, ip string, addr netip.Addr) bool {
 	return false
 }
 
-// isIdentity reports whether an address with protocol and port is not to be translated.
 func (n *Node) isIdentity(addr netip.Addr, protocol uint8, port uint16) bool {
 	for _, v := range n.nat.dnat {
 		for _, id := range v.GetIdMappings() {
@@ -73,7 +71,7 @@ func (n *Node) isIdentity(addr netip.Addr, protocol uint8, port uint16) bool {
 	return false
 }
 
-// covers reports whether a mapping of a port and protocol is for packets of others.
+// covers reports whether the port and protocol of a mapping match a packet.
 func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uint8) bool {
 	number := protocolNumber(protocol)
 	if mapped == 0 {
@@ -82,9 +80,8 @@ func covers(mapped uint16, protocol vpp_nat.DNat44_Protocol, port uint16, of uin
 	return mapped == port && number == of
 }
 
-// translateDestination sends a packet that enters from outside, or that the node
-// sends, to a backend of the service that it is for. It ends the trace and returns false
-// if the packet goes nowhere.
+// translateDestination translates packets from outside, or from the node, to a backend of their
+// service. If the packet is dropped, it ends the trace and returns false.
 func (t *tracer) translateDestination(n *Node, in string) bool {
 	t.twice = nil
 	if !t.dst.Is6() && (n.nat.global == nil || !n.translates(in, false) || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort)) {
@@ -134,7 +131,6 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 	return true
 }
 
-// dnatFor returns the values for addresses of the same IP version.
 func (n *Node) dnatFor(addr netip.Addr) (values []*vpp_nat.DNat44) {
 	if addr.Is4() {
 		return slices.Collect(maps.Values(n.nat.dnat))
@@ -145,7 +141,7 @@ func (n *Node) dnatFor(addr netip.Addr) (values []*vpp_nat.DNat44) {
 	return values
 }
 
-// pick returns the backend in the slot that the packet asks for, or one that the client has of the port.
+// pick returns the backend in the packet's slot, or the client's backend of the port.
 func (t *tracer) pick(n *Node, label string, m *staticMapping) (netip.AddrPort, bool) {
 	var backends []netip.AddrPort
 	var probabilities []uint32
@@ -173,8 +169,8 @@ func (t *tracer) pick(n *Node, label string, m *staticMapping) (netip.AddrPort, 
 	return backend, true
 }
 
-// translateSource gives a packet that leaves another source, if it is to have one. It
-// ends the trace and returns false when NAT without forwarding stops it.
+// translateSource translates the source of a leaving packet, if required. If NAT without forwarding
+// drops it, it ends the trace and returns false.
 func (t *tracer) translateSource(n *Node, in, out string) bool {
 	if addr, ok := n.hides(t, in, out); ok {
 		t.hop(n, "source %s becomes %s", t.Src, addr)
@@ -215,14 +211,13 @@ func (t *tracer) translateSource(n *Node, in, out string) bool {
 	return true
 }
 
-// isBackend reports whether the backend has an address.
 func (t *twiceNAT) isBackend(addr netip.Addr) bool {
 	return addr == t.backend || slices.ContainsFunc(t.mapping.GetLocalIps(), func(l *vpp_nat.DNat44_StaticMapping_LocalIP) bool {
 		return l.GetLocalIp() == t.backend.String() && l.GetClientIp() == addr.String()
 	})
 }
 
-// twiceSource returns the source of twice-NAT, if the packet is to have one.
+// twiceSource returns the source address of twice-NAT, if it applies.
 func (n *Node) twiceSource(t *twiceNAT, src netip.Addr) (netip.Addr, bool) {
 	if t == nil {
 		return netip.Addr{}, false

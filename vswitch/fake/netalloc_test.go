@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Interfaces, routes and neighbours with references wait for the allocation, get
-// its addresses, follow its changes, and are recognised by a restarted agent.
+// Interfaces, routes and neighbours with references wait for the allocation, get its addresses,
+// follow its changes, and are recognised by a restarted agent.
 func TestAllocatedAddresses(t *testing.T) {
 	node := fake.NewNetwork().NewNode("node1", vswitch.Capabilities{}, nic)
 	alloc := &netalloc_pb.IPAllocation{NetworkName: "net", InterfaceName: nic, Address: "10.9.0.7/24", Gw: "10.9.0.1"}
@@ -122,7 +122,7 @@ func TestAllocatedAddresses(t *testing.T) {
 	}
 	closeAll()
 	open()
-	// The allocation itself is nothing that a restart could find.
+	// A restart cannot find the allocation itself.
 	ops := commit(resync, append(values, moved)...)
 	ops = slices.DeleteFunc(ops, func(op string) bool { return strings.Contains(op, "netalloc") })
 	if len(ops) > 0 {
@@ -131,13 +131,13 @@ func TestAllocatedAddresses(t *testing.T) {
 	state(pb.ValueState_CONFIGURED, append(values, moved)...)
 	has(movedState...)
 
-	// What changed while no agent ran is found by the resync.
+	// The resync applies changes made while no agent ran.
 	closeAll()
 	open()
 	commit(resync, append(values, alloc)...)
 	state(pb.ValueState_CONFIGURED, append(values, alloc)...)
 	has("10.8.0.1/24", "10.9.0.7/24", "10.77.0.0/16 via 10.9.0.1", "10.9.0.0/24 via 10.8.0.9", "neighbour 10.9.0.1")
-	// And so is a changed allocation that comes with a resync.
+	// The resync applies a changed allocation.
 	commit(resync, append(values, moved)...)
 	has(movedState...)
 

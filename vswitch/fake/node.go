@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Network joins the devices of nodes: a node reaches the addresses of the others.
+// Network connects the devices of nodes: a node reaches the addresses of the other nodes.
 type Network struct {
 	mu    sync.Mutex
 	nodes []*Node
@@ -25,7 +25,7 @@ type Network struct {
 // NewNetwork returns a network without nodes.
 func NewNetwork() *Network { return &Network{} }
 
-// NewNode adds a node with the capabilities, on which the devices exist.
+// NewNode adds a node with the capabilities and existing devices.
 func (n *Network) NewNode(name string, caps vswitch.Capabilities, devices ...string) *Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,17 +38,17 @@ func (n *Network) NewNode(name string, caps vswitch.Capabilities, devices ...str
 	return node
 }
 
-// Node is the state of one vswitch. Its network's lock guards it.
+// Node is the state of one vswitch, guarded by its network's lock.
 type Node struct {
 	name string
 	net  *Network
 	caps vswitch.Capabilities
 
-	// devices exist without us; those that were created are in ifaces as well.
+	// devices exist independently of the agent; created ones are also in ifaces.
 	devices map[string]*iface
 	ifaces  map[string]*iface
 	bridges map[string]*bridge
-	// The rest by northbound key.
+	// Other values by northbound key.
 	fib        map[string]*vpp_l2.FIBEntry
 	routes     map[string]*vpp_l3.Route
 	neighbours map[string]*vpp_l3.ARPEntry
@@ -70,17 +70,16 @@ type watcher struct {
 	report func(reason string, keys ...string)
 }
 
-// iface is an interface with what was assigned to it.
 type iface struct {
 	value *vpp_interfaces.Interface // without addresses, VRF, lender, DHCP
 	// addrs are the addresses; true: assigned by us.
 	addrs  map[netip.Prefix]bool
 	v4, v6 uint32 // VRFs
 	lender string
-	// dhcp: an address is obtained by DHCP; lease is the present one.
+	// dhcp: a DHCP client is set; lease is its current lease.
 	dhcp  bool
 	lease *vpp_interfaces.DHCPLease
-	// unplugged: the link is down, however enabled.
+	// unplugged: the link is down, even if enabled.
 	unplugged bool
 }
 
@@ -91,7 +90,6 @@ func newIface(v *vpp_interfaces.Interface) *iface {
 	return &iface{value: v, addrs: map[netip.Prefix]bool{}}
 }
 
-// bridge is a bridge domain with the interfaces that are bound to it.
 type bridge struct {
 	value *vpp_l2.BridgeDomain
 	bound map[string]*vpp_l2.BridgeDomain_Interface
@@ -109,7 +107,7 @@ func (n *Node) reset() {
 	n.watchers = map[*watcher]bool{}
 }
 
-// SetDevice gives a device that exists addresses of its own, and sets it up.
+// SetDevice sets foreign addresses on an existing device, and sets it up.
 func (n *Node) SetDevice(device string, addrs ...netip.Prefix) {
 	n.net.mu.Lock()
 	defer n.net.mu.Unlock()
@@ -123,8 +121,8 @@ func (n *Node) SetDevice(device string, addrs ...netip.Prefix) {
 	}
 }
 
-// Break removes the object of a northbound value behind the vswitch's back, with
-// all that depends on it. It returns false if there is none.
+// Break removes the object of a northbound value and its dependents behind the vswitch's back. It
+// returns false if it does not exist.
 func (n *Node) Break(key string) bool {
 	n.net.mu.Lock()
 	before := n.keys()
@@ -148,7 +146,6 @@ func (n *Node) Break(key string) bool {
 	return true
 }
 
-// keys returns the keys of all objects. The caller holds the lock.
 func (n *Node) keys() map[string]bool {
 	keys := map[string]bool{}
 	for name := range n.ifaces {
@@ -176,7 +173,6 @@ func addKeys[V any](keys map[string]bool, values map[string]V) {
 	}
 }
 
-// remove removes the object of the key, if there is one.
 func (n *Node) remove(key string) {
 	model, ok := models.ForKey(key)
 	if !ok {
@@ -204,7 +200,6 @@ func (n *Node) remove(key string) {
 	}
 }
 
-// removeInterface removes an interface with what lies on it.
 func (n *Node) removeInterface(name string) {
 	i := n.ifaces[name]
 	if i == nil {
@@ -230,7 +225,6 @@ func (n *Node) removeInterface(name string) {
 	n.nat.forget(name)
 }
 
-// removeBridge removes a bridge domain with its forwarding entries.
 func (n *Node) removeBridge(name string) {
 	delete(n.bridges, name)
 	maps.DeleteFunc(n.fib, func(_ string, e *vpp_l2.FIBEntry) bool { return e.GetBridgeDomain() == name })

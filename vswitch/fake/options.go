@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// What the fake vswitch does not know the effect of.
+// unknown returns an error for features that traces cannot simulate.
 
 func unknown(what string) error {
 	return vswitch.Unsupported("%s: the fake vswitch does not know what that does to packets", what)

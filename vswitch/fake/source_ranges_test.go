@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// Packets to a frontend with source ranges are traced as far as their sources may go, where they enter by a guarded interface, or the
-// one without a guard.
+// Source ranges restrict traced packets to a frontend from guarded interfaces, and from the one
+// without a guard.
 func TestTraceOfSourceRanges(t *testing.T) {
 	n := fake.NewNetwork().NewNode("n", kernelLike)
 	tap := func(name, addr string) *vpp_interfaces.Interface {

@@ -33,7 +33,7 @@ func (p srv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] {
 	return srv6Values[*vpp_srv6.SRv6Global]{features[*vpp_srv6.SRv6Global](p), func(*Node, *vpp_srv6.SRv6Global) error { return nil }}
 }
 
-// srv6Values are features that need more than interfaces.
+// srv6Values are features with further dependencies.
 type srv6Values[V proto.Message] struct {
 	features[V]
 	check func(*Node, V) error
@@ -70,7 +70,7 @@ func (n *Node) checkSteering(s *vpp_srv6.Steering) error {
 	return n.checkVRF(l3.GetInstallationVrfId(), isIPv6(l3.GetPrefixAddress()))
 }
 
-// policy returns the policy with the binding SID, however it is written.
+// policy returns the policy with the binding SID, in any notation.
 func (n *Node) policy(bsid string) *vpp_srv6.Policy {
 	addr, err := netip.ParseAddr(bsid)
 	if err != nil {
@@ -89,7 +89,6 @@ func sameAddr(text string, addr netip.Addr) bool {
 	return err == nil && a == addr
 }
 
-// interfacesOfSRv6 returns the interfaces that a value needs.
 func interfacesOfSRv6(v proto.Message) []string {
 	switch v := v.(type) {
 	case *vpp_srv6.Steering:

@@ -7,15 +7,15 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// header is what segment routing has put around a packet, or into it.
+// header is a segment routing header around or in a packet.
 type header struct {
-	rest []netip.Addr // segments after the one that is the destination now
-	// Of the packet inside; inserted: only its destination comes back, as last segment.
+	rest []netip.Addr // segments after the current destination
+	// Addresses of the inner packet. inserted: only the destination is restored, as last segment.
 	src, dst netip.Addr
 }
 
-// segment handles a packet that is for a local SID, a binding SID or a policy, if
-// it is, and returns true then.
+// segment handles a packet to a local SID, a binding SID or into a policy, and returns true for
+// these.
 func (t *tracer) segment(n *Node, in string, vrf uint32) bool {
 	if sid := n.localSID(vrf, t.dst); sid != nil {
 		t.atSegment(n, in, vrf, sid)
@@ -50,7 +50,6 @@ func (n *Node) localSID(vrf uint32, addr netip.Addr) *vpp_srv6.LocalSID {
 	return nil
 }
 
-// steering returns the one for the longest network, if no route is for a longer one.
 func (n *Node) steering(vrf uint32, addr netip.Addr) (best *vpp_srv6.Steering) {
 	bits := -1
 	for _, v := range n.features {
@@ -76,7 +75,7 @@ func (n *Node) steering(vrf uint32, addr netip.Addr) (best *vpp_srv6.Steering) {
 	return best
 }
 
-// into puts the packet on the way with the greatest weight.
+// into encapsulates the packet for the segment list with the greatest weight.
 func (t *tracer) into(n *Node, in string, p *vpp_srv6.Policy) {
 	var way *vpp_srv6.Policy_SegmentList
 	for _, list := range p.GetSegmentLists() {
@@ -106,8 +105,7 @@ func (t *tracer) into(n *Node, in string, p *vpp_srv6.Policy) {
 	t.resume(n, in, n.vrf(in, true))
 }
 
-// nextSegment makes the next segment the destination; it ends the trace if there is
-// none.
+// nextSegment sets the destination to the next segment; it ends the trace if none is left.
 func (t *tracer) nextSegment(n *Node) bool {
 	last := len(t.headers) - 1
 	if last < 0 || len(t.headers[last].rest) == 0 {
@@ -123,7 +121,7 @@ func (t *tracer) nextSegment(n *Node) bool {
 	return true
 }
 
-// unpack takes the packet out, if it has the IP version.
+// unpack removes the header if the inner packet has the IP version.
 func (t *tracer) unpack(n *Node, ipv6 bool) bool {
 	last := len(t.headers) - 1
 	if last < 0 || len(t.headers[last].rest) > 0 || t.headers[last].dst.Is6() != ipv6 {
@@ -136,7 +134,6 @@ func (t *tracer) unpack(n *Node, ipv6 bool) bool {
 	return true
 }
 
-// resume looks the packet up again.
 func (t *tracer) resume(n *Node, in string, vrf uint32) {
 	switch owner := n.ownerOf(t.dst); {
 	case len(t.Hops) > maxHops:

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// A packet is steered on node 1, passes a segment of node 2 and is taken out there.
+// Node 1 steers a packet, which passes a segment of node 2 and is decapsulated there.
 func TestTraceThroughSegments(t *testing.T) {
 	net := NewNetwork()
 	n1, n2 := net.NewNode("n1", vswitch.Capabilities{}, "eth0"), net.NewNode("n2", vswitch.Capabilities{}, "eth0")

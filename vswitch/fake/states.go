@@ -33,8 +33,7 @@ func (p states) List(ctx context.Context) (list []*vpp_interfaces.InterfaceState
 	return list, err
 }
 
-// SetLink pulls the cable of an interface, or plugs it in again. It returns an error if
-// there is no such interface.
+// SetLink sets the link state of an interface. It returns an error if the interface does not exist.
 func (n *Node) SetLink(name string, up bool) error {
 	n.net.mu.Lock()
 	defer n.net.mu.Unlock()
@@ -47,7 +46,6 @@ func (n *Node) SetLink(name string, up bool) error {
 	return nil
 }
 
-// state returns the state of the interface with the name.
 func (i *iface) state(name string) *vpp_interfaces.InterfaceState {
 	status := func(up bool) vpp_interfaces.InterfaceState_Status {
 		if up {
@@ -62,8 +60,7 @@ func (i *iface) state(name string) *vpp_interfaces.InterfaceState {
 	}
 }
 
-// reportState tells all observers of an interface that may be gone. The caller holds
-// the lock.
+// reportState notifies all observers of an interface, which may be gone. The caller holds the lock.
 func (n *Node) reportState(name string) {
 	state := &vpp_interfaces.InterfaceState{
 		Name: name, AdminStatus: vpp_interfaces.InterfaceState_DELETED, OperStatus: vpp_interfaces.InterfaceState_DELETED,

@@ -83,11 +83,10 @@ func (p bridges) Unbind(ctx context.Context, bd string, iface *vpp_l2.BridgeDoma
 	})
 }
 
-// table is a port of values that a node has by their keys.
 type table[V proto.Message] struct {
 	v      *VSwitch
 	values func(*Node) map[string]V
-	check  func(*Node, V) error // of the objects that the value needs
+	check  func(*Node, V) error
 }
 
 func (t table[V]) Create(ctx context.Context, value V) error {
@@ -140,7 +139,7 @@ func (v *VSwitch) Neighbours() vswitch.Neighbours {
 	}}
 }
 
-// vrfs has the table of VRF 0 if it is expected.
+// vrfs returns the table of VRF 0 only if it is expected.
 type vrfs struct{ table[*vpp_l3.VrfTable] }
 
 func (v *VSwitch) VRFs() vswitch.VRFs {

@@ -12,15 +12,15 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// Verdict is what becomes of a packet.
+// Verdict is the result of a trace.
 type Verdict int
 
 const (
-	// Dropped: the packet dies; Trace.Reason says why.
+	// Dropped: Trace.Reason holds the cause.
 	Dropped Verdict = iota
-	// Delivered: the host behind Trace.Interface of Trace.Node gets it.
+	// Delivered: the host behind Trace.Interface of Trace.Node receives the packet.
 	Delivered
-	// Local: Trace.Node itself gets it.
+	// Local: Trace.Node itself receives it.
 	Local
 	// Outside: it leaves the network through Trace.Interface of Trace.Node.
 	Outside
@@ -33,17 +33,15 @@ func (v Verdict) String() string {
 // Trace is the path of a packet.
 type Trace struct {
 	Verdict Verdict
-	// Node and Interface are where the packet ended.
+	// Node and Interface are the end of the path.
 	Node, Interface string
 	// Reason of a drop.
 	Reason string
-	// Src is the source address that the receiver sees, Dst where it was sent to in
-	// the end, with the port.
+	// Src is the source address that the receiver sees. Dst and DstPort are the final destination.
 	Src     netip.Addr
 	Dst     netip.Addr
 	DstPort uint16
-	// MAC is the destination MAC address that the packet got last, nil if it
-	// was to be asked for.
+	// MAC is the last destination MAC address, nil if it was not resolved.
 	MAC  net.HardwareAddr
 	Hops []Hop
 }
@@ -70,19 +68,15 @@ func (t Trace) String() string {
 	return b.String()
 }
 
-// maxHops is the TTL of traced packets.
 const maxHops = 64
 
-// TracePacket walks a packet that enters the node on the interface ("": one that
-// the node itself sends) through the vswitches of the network. Access lists
-// decide wherever it enters and leaves an interface.
+// TracePacket traces a packet that enters the node on the interface ("": sent by the node) through
+// the vswitches of the network. Access lists apply wherever it enters and leaves an interface.
 //
-//  1. Another destination, if a mapping of NAT says so. An address of the node in the
-//     VRF that the packet is in: Local.
-//  2. The longest matching route, connected networks included, of that VRF; DROP routes
+//  1. Destination NAT. An address of the node in the packet's VRF: Local.
+//  2. The longest matching route of the VRF, including connected networks. DROP routes
 //     drop, INTER_VRF routes repeat it, and Local, in another VRF.
-//  3. Source translation, when the packet is forwarded to an interface with the
-//     output feature, or as twice-NAT asks for.
+//  3. Source NAT, if the output interface has the output feature, or twice-NAT applies.
 //  4. The neighbour. Behind a bridged virtual interface it must be configured, and
 //     the L2 FIB leads on, perhaps into a VXLAN tunnel: then the packet enters the
 //     peer that has a tunnel back, through the bridge domain there.
@@ -94,9 +88,8 @@ func (n *Node) TracePacket(from string, src, dst netip.Addr) Trace {
 
 type tracer struct {
 	Trace
-	dst    netip.Addr
-	packet Packet // but for its addresses, which are Src and dst
-	// headers of segment routing, the outermost last.
+	dst     netip.Addr
+	packet  Packet // its addresses are in Src and dst
 	headers []header
 	twice   *twiceNAT
 }
@@ -114,7 +107,7 @@ func (t *tracer) drop(n *Node, format string, args ...any) {
 	t.Reason = fmt.Sprintf(format, args...)
 }
 
-// enter lets the node handle the packet at layer 3.
+// enter processes the packet at layer 3.
 func (t *tracer) enter(n *Node, in string) {
 	if len(t.Hops) > maxHops {
 		t.drop(n, "the packet goes round in circles")
@@ -157,7 +150,6 @@ func (t *tracer) local(n *Node, vrf uint32) bool {
 	return true
 }
 
-// ownerIn returns the interface in the VRF that has the address.
 func (n *Node) ownerIn(vrf uint32, addr netip.Addr) string {
 	for name, i := range n.all() {
 		for prefix := range i.addrs {
@@ -169,7 +161,6 @@ func (n *Node) ownerIn(vrf uint32, addr netip.Addr) string {
 	return ""
 }
 
-// ownerOf returns the interface that has the address, in whichever VRF.
 func (n *Node) ownerOf(addr netip.Addr) string {
 	for name, i := range n.all() {
 		for prefix := range i.addrs {
@@ -181,7 +172,6 @@ func (n *Node) ownerOf(addr netip.Addr) string {
 	return ""
 }
 
-// all returns the interfaces and the devices that are none.
 func (n *Node) all() map[string]*iface {
 	all := map[string]*iface{}
 	used := map[*iface]bool{}
@@ -196,13 +186,12 @@ func (n *Node) all() map[string]*iface {
 	return all
 }
 
-// path is where a route leads.
 type path struct {
 	out     string
 	nextHop netip.Addr
 }
 
-// route finds the path to the address; it ends the trace if there is none.
+// route finds the path to the address; it ends the trace if none exists.
 func (t *tracer) route(n *Node, vrf uint32, addr netip.Addr) (path, bool) {
 	for range maxHops {
 		best, p := n.lookup(vrf, addr)
@@ -240,8 +229,8 @@ func (t *tracer) route(n *Node, vrf uint32, addr netip.Addr) (path, bool) {
 	return path{}, false
 }
 
-// lookup returns the longest matching route, or the path into a connected network
-// if that is as long.
+// lookup returns the longest matching route, or the path into a connected network if that is as
+// long.
 func (n *Node) lookup(vrf uint32, addr netip.Addr) (best *vpp_l3.Route, connected path) {
 	bits := -1
 	for _, r := range n.routes {
@@ -265,7 +254,6 @@ func (n *Node) lookup(vrf uint32, addr netip.Addr) (best *vpp_l3.Route, connecte
 	return best, connected
 }
 
-// forward sends the packet out of an interface.
 func (t *tracer) forward(n *Node, in string, p path) {
 	out := n.all()[p.out]
 	if out == nil || !out.value.GetEnabled() {
@@ -308,7 +296,7 @@ func (n *Node) macOf(iface string, addr netip.Addr) net.HardwareAddr {
 	return nil
 }
 
-// leave hands the packet to another node of the network, or to the outside.
+// leave passes the packet to another node of the network, or to the outside.
 func (t *tracer) leave(n *Node, p path) {
 	for _, peer := range n.net.nodes {
 		for name, i := range peer.ifaces {
@@ -324,8 +312,7 @@ func (t *tracer) leave(n *Node, p path) {
 	t.end(n, Outside, p.out)
 }
 
-// bridge forwards the packet in a bridge domain that it enters from its virtual
-// interface.
+// bridge forwards the packet in a bridge domain that it enters from its virtual interface.
 func (t *tracer) bridge(n *Node, name string, b *bridge, p path) {
 	if t.MAC == nil {
 		t.drop(n, "the MAC address of %s on %s is not configured", p.nextHop, p.out)
@@ -352,7 +339,6 @@ func (n *Node) fibEntry(bd string, mac net.HardwareAddr) *vpp_l2.FIBEntry {
 	return nil
 }
 
-// emit sends a frame out of an interface of a bridge domain.
 func (t *tracer) emit(n *Node, out string) {
 	i := n.ifaces[out]
 	switch {
@@ -368,7 +354,6 @@ func (t *tracer) emit(n *Node, out string) {
 	}
 }
 
-// encapsulate sends a frame through a tunnel.
 func (t *tracer) encapsulate(n *Node, link *vpp_interfaces.VxlanLink) {
 	src, _ := netip.ParseAddr(link.GetSrcAddress())
 	dst, _ := netip.ParseAddr(link.GetDstAddress())
@@ -397,7 +382,7 @@ func (net *Network) node(name string) *Node {
 	return nil
 }
 
-// decapsulate takes a frame out of the tunnel back to its source.
+// decapsulate takes a frame from the tunnel back to its source.
 func (t *tracer) decapsulate(n *Node, link *vpp_interfaces.VxlanLink, src, dst netip.Addr) {
 	for name, i := range n.ifaces {
 		back := i.value.GetVxlan()
@@ -421,8 +406,8 @@ func (t *tracer) decapsulate(n *Node, link *vpp_interfaces.VxlanLink, src, dst n
 	t.drop(n, "no tunnel with VNI %d to %s", link.GetVni(), src)
 }
 
-// bridged forwards a frame that came out of a tunnel: to the virtual interface, or
-// to where the L2 FIB says, except another interface of its split horizon group.
+// bridged forwards a decapsulated frame to the virtual interface or by the L2 FIB, but not to its
+// split horizon group.
 func (t *tracer) bridged(n *Node, bd string, b *bridge) {
 	for name, port := range b.bound {
 		if !port.GetBridgedVirtualInterface() {

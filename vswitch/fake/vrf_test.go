@@ -23,7 +23,6 @@ func (s site) VRFAccidents() (accidents []vswitchtest.Accident) {
 	return accidents
 }
 
-// Two VRFs have the same addresses; a third one is reached by way of VRF 0.
 func TestTraceKeepsVRFsApart(t *testing.T) {
 	n := fake.NewNetwork().NewNode("n", kernelLike, nic)
 	tap := func(name, addr string, vrf uint32) *vpp_interfaces.Interface {

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// errClosed is returned by a VSwitch after Close.
 var errClosed = errors.New("the fake vswitch is closed")
 
 // VSwitch is an agent's access to a Node.
@@ -24,14 +23,13 @@ type VSwitch struct {
 	n        *Node
 	closed   bool
 	watchers []*watcher
-	// Observers.
-	leases []func(string, *vpp_interfaces.DHCPLease)
-	states []func(...*vpp_interfaces.InterfaceState)
+	leases   []func(string, *vpp_interfaces.DHCPLease)
+	states   []func(...*vpp_interfaces.InterfaceState)
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
 
-// Open returns access to the node, as an agent gets it when it starts.
+// Open returns access to the node for a starting agent.
 func (n *Node) Open() *VSwitch {
 	v := &VSwitch{n: n}
 	n.net.mu.Lock()
@@ -47,14 +45,14 @@ func (v *VSwitch) NAT() vswitch.NAT                   { return nat{v} }
 func (v *VSwitch) NAT66() vswitch.NAT66               { return nat66{v} }
 func (v *VSwitch) DNAT66() vswitch.DNAT66             { return dnat66{v} }
 
-// ServiceNetworks are what the mappings of services know of the node.
+// ServiceNetworks returns the port for the node's service networks.
 func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
 	return serviceNetworks{v}
 }
 func (v *VSwitch) ACLs() vswitch.ACLs     { return acls{v} }
 func (v *VSwitch) Filter() vswitch.Filter { return filters{v} }
 
-// Watch reports what Break removes.
+// Watch reports the objects that Break removes.
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	w := &watcher{report: report}
 	err := v.do(ctx, func(n *Node) error {
@@ -72,7 +70,7 @@ func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...
 	return err
 }
 
-// Close ends what Watch started. The node keeps its state.
+// Close ends Watch. The node keeps its state.
 func (v *VSwitch) Close() error {
 	v.n.net.mu.Lock()
 	defer v.n.net.mu.Unlock()
@@ -84,7 +82,6 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// do calls fn with the node, locked.
 func (v *VSwitch) do(ctx context.Context, fn func(*Node) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -122,7 +119,7 @@ func find[V proto.Message](ctx context.Context, v *VSwitch, expected []V, values
 	})
 }
 
-// put stores a copy of a value in a table of the node, if check agrees; nil agrees.
+// put stores a copy of a value in a table of the node, unless check returns an error.
 func put[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V, check func(*Node) error) error {
 	return v.do(ctx, func(n *Node) error {
 		if check != nil {
@@ -135,7 +132,6 @@ func put[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*
 	})
 }
 
-// drop removes a value from a table of the node.
 func drop[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(*Node) map[string]V) error {
 	return v.do(ctx, func(n *Node) error {
 		delete(table(n), models.Key(value))
@@ -143,8 +139,8 @@ func drop[V proto.Message](ctx context.Context, v *VSwitch, value V, table func(
 	})
 }
 
-// iface returns an interface by name. An existing device becomes one at its first use: List may
-// have returned it, so that it is never created.
+// iface returns an interface by name. It adopts an existing device at its first use, because List
+// may have returned it, so that it is never created.
 func (n *Node) iface(name string) (*iface, error) {
 	if i := n.ifaces[name]; i != nil {
 		return i, nil
@@ -156,7 +152,6 @@ func (n *Node) iface(name string) (*iface, error) {
 	return nil, fmt.Errorf("interface %q does not exist", name)
 }
 
-// checkVRF refuses VRFs that do not exist.
 func (n *Node) checkVRF(id uint32, ipv6 bool) error {
 	if id == 0 {
 		return nil
