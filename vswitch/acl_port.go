@@ -6,46 +6,43 @@ import (
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 )
 
-// ACLs are the access lists, by name. On each interface, and for each direction, the
-// IP lists bound to it are one sequence of rules, in the order of the lists' names:
-// the first rule that matches a packet decides, and if none does and there is a list,
-// the packet is dropped. Lists decide on all IPv4 and IPv6 packets, whether bridged
-// or routed, from and to the node itself included, but not on IPv6 neighbour
-// discovery (which IP lists let pass) and on other protocols, such as ARP. MAC-IP
-// lists are a sequence of their own; an entering packet has to pass both. Packets
-// enter before any address is translated to another destination, and leave before
-// they are given another source.
+// ACLs are the access lists, by name. The IP lists bound to an interface and direction form one
+// sequence of rules, ordered by list name. The first matching rule decides. If lists are bound and
+// no rule matches, the packet is dropped. Lists apply to all bridged and routed IPv4 and IPv6
+// packets, including packets from and to the node, but not to IPv6 neighbour discovery (which IP
+// lists permit) and other protocols, such as ARP. MAC-IP lists form a separate sequence; an
+// entering packet must pass both. Lists apply before destination NAT on ingress, and before source
+// NAT on egress.
 //
-// REFLECT permits, and the answers to who opened a connection pass the interface in
-// the other direction, whatever the lists there say, until the connection ends or a
-// later packet of it meets a rule of another kind.
+// REFLECT permits, and replies to the opener of the connection pass the interface in the other
+// direction, regardless of its lists, until the connection ends or a later packet of it matches
+// another kind of rule.
 //
-// Changes of rules count for the next packet, also of connections that exist. All
-// changes are atomic: each packet meets the rules before or those after.
+// Changed rules apply to the next packet, also of existing connections. All changes are atomic:
+// each packet is evaluated against the rules before or after.
 //
-// VPP does not tell who opened a connection, and MAC-IP lists there decide on senders
-// of ARP, too; see docs/vpp.md.
+// VPP does not know the opener of a connection, and its MAC-IP lists also apply to ARP senders; see
+// docs/vpp.md.
 type ACLs interface {
-	// Create makes the list, bound to no interface; one that exists gets the rules.
+	// Create creates the unbound list, or replaces the rules of an existing one.
 	Create(ctx context.Context, acl *vpp_acl.ACL) error
-	// Update replaces the rules. Interfaces are bound by calls of their own.
+	// Update replaces the rules. Bind and Unbind change interfaces.
 	Update(ctx context.Context, old, new *vpp_acl.ACL) error
 	// Delete removes the list, also from interfaces.
 	Delete(ctx context.Context, acl *vpp_acl.ACL) error
-	// List returns all lists with the interfaces that they are bound to in working
-	// order. The rules of a list that is not, or is not expected, are not those of
-	// any valid value.
+	// List returns all lists with the interfaces that they are correctly bound to. A damaged or
+	// unexpected list is returned with an invalid rule.
 	List(ctx context.Context, expected []*vpp_acl.ACL) ([]*vpp_acl.ACL, error)
 
-	// Bind makes an existing list count for an existing interface.
+	// Bind binds an existing list to an existing interface.
 	Bind(ctx context.Context, b ACLBinding) error
-	// Unbind ends that.
+	// Unbind reverses Bind.
 	Unbind(ctx context.Context, b ACLBinding) error
 }
 
 // ACLBinding is an access list on an interface.
 type ACLBinding struct {
 	ACL, Interface string
-	// Egress: for packets that the vswitch sends; else, those it receives.
+	// Egress: for sent packets; otherwise for received ones.
 	Egress bool
 }

@@ -25,25 +25,23 @@ const (
 	ProtocolSCTP   = 132
 )
 
-// ACLRule is a rule of an access list in the form that drivers work with: it is
-// about packets of one IP version and every part of it is given. It matches a
-// packet that all parts match.
+// ACLRule is a normalized rule of an access list: it matches packets of one IP version that match
+// all of its fields.
 type ACLRule struct {
 	Action vpp_acl.ACL_Rule_Action
 	// Src and Dst are networks of the same IP version.
 	Src, Dst netip.Prefix
 	// Protocol numbers: one or, with AnyProtocol, all.
 	Protocol Range
-	// Ports of TCP and UDP, types and codes of ICMP. They count with
-	// these protocols only.
+	// Ports of TCP and UDP, types and codes of ICMP. They apply to these protocols only.
 	SrcPortsOrTypes, DstPortsOrCodes Range
-	// Of the TCP flags in the mask, those in TCPFlags are set, the others not.
+	// TCPFlags are the required values of the flags in the mask.
 	TCPFlagsMask, TCPFlags uint8
-	// MAC is the source MAC address, as far as the mask has ones. MAC-IP rules only.
+	// MAC is the source MAC address under the mask. MAC-IP rules only.
 	MAC, MACMask [6]byte
 }
 
-// Range is a range of numbers, both ends included.
+// Range is an inclusive range of numbers.
 type Range struct{ First, Last uint16 }
 
 // Ranges of everything.
@@ -64,13 +62,12 @@ func AnyNetwork(ipv6 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// IsMACIP reports whether a list is one of MAC-IP rules.
+// IsMACIP reports whether a list has MAC-IP rules.
 func IsMACIP(acl *vpp_acl.ACL) bool {
 	return len(acl.GetRules()) > 0 && acl.GetRules()[0].GetMacipRule() != nil
 }
 
-// ACLRules returns the rules of a valid list, in order. A rule that is about both IP
-// versions becomes two.
+// ACLRules returns the rules of a valid list, in order. A rule for both IP versions becomes two.
 func ACLRules(acl *vpp_acl.ACL) ([]ACLRule, error) {
 	rules := make([]ACLRule, 0, len(acl.GetRules()))
 	for i, r := range acl.GetRules() {
@@ -124,7 +121,7 @@ func ipRules(r *vpp_acl.ACL_Rule) ([]ACLRule, error) {
 	return rules, nil
 }
 
-// ipVersions returns which versions the rule is about: true stands for IPv6.
+// ipVersions returns the IP versions of the rule: true is IPv6.
 func ipVersions(ip *vpp_acl.ACL_Rule_IpRule) ([]bool, error) {
 	version := map[bool]string{}
 	for field, text := range map[string]string{
@@ -153,7 +150,6 @@ func ipVersions(ip *vpp_acl.ACL_Rule_IpRule) ([]bool, error) {
 	return []bool{false, true}, nil
 }
 
-// setTransport takes over the rule's protocols, ports and ICMP types.
 func (rule *ACLRule) setTransport(ip *vpp_acl.ACL_Rule_IpRule) (err error) {
 	given := ip.GetIp().GetProtocol()
 	if given > 255 {
@@ -260,8 +256,7 @@ func macIPRules(r *vpp_acl.ACL_Rule) ([]ACLRule, error) {
 	return rules, nil
 }
 
-// maskedMAC: without a mask, all bits of a MAC address count; without a MAC address,
-// none.
+// maskedMAC defaults to a full mask, or without a MAC address to an empty one.
 func maskedMAC(mac, mask string) (addr, bits [6]byte, err error) {
 	parse := func(field, text string) (b [6]byte, err error) {
 		hw, err := net.ParseMAC(text)

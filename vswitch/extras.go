@@ -7,40 +7,40 @@ import (
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 )
 
-// Extras are optional ports: a vswitch returns nil for those that it lacks. Values that need a
+// Extras are optional ports, which are nil if the vswitch does not support them. Values of a
 // missing port are still validated, so that mistakes show on every vswitch. They become
-// UNIMPLEMENTED with the text of Lacks at once, without waiting for their dependencies.
+// UNIMPLEMENTED with the text of Lacks immediately, without waiting for their dependencies.
 //
-// A vswitch that embeds NoExtras has none but those that it has methods for.
+// A vswitch that embeds NoExtras supports only the ports that it overrides.
 type Extras interface {
 	ABFs() ABFs
-	// STNRules hand packets for an address, wanted by nothing in the vswitch, to the
-	// host behind an interface that exists.
+	// STNRules pass packets to an address, unless the vswitch handles them, to the host behind an
+	// existing interface.
 	STNRules() Values[*vpp_stn.Rule]
-	// PuntsToHost hand packets for a port of the vswitch's addresses, wanted by nothing
-	// in it, to a process.
+	// PuntsToHost pass packets to a port of the vswitch's addresses, unless the vswitch handles
+	// them, to a process.
 	PuntsToHost() Values[*vpp_punt.ToHost]
-	// PuntExceptions hand packets that would be dropped for a reason to a process.
+	// PuntExceptions pass packets that would be dropped for a reason to a process.
 	PuntExceptions() Values[*vpp_punt.Exception]
-	// IPRedirects send packets for the vswitch, wanted by nothing in it, to a neighbour.
-	// The interfaces exist.
+	// IPRedirects send packets for the vswitch, unless it handles them, to a neighbour. The
+	// interfaces exist.
 	IPRedirects() Values[*vpp_punt.IPRedirect]
-	// IPScanNeighbors has one value at most: how long silent neighbours are remembered.
-	// Without it, that is the vswitch's default. Create also changes it.
+	// IPScanNeighbors sets the lifetime of silent neighbours, by default the vswitch's own. At most
+	// one value exists. Create also changes it.
 	IPScanNeighbors() Values[*vpp_l3.IPScanNeighbor]
-	// DHCPProxies relay DHCP requests of a VRF, by IP version. Create also changes the
-	// servers and the source.
+	// DHCPProxies relay DHCP requests of a VRF, by IP version. Create also changes the servers and
+	// the source.
 	DHCPProxies() Values[*vpp_l3.DHCPProxy]
-	// TEIBs say where the peers of multipoint tunnels are.
+	// TEIBs map the peers of multipoint tunnels to their underlay addresses.
 	TEIBs() Values[*vpp_l3.TeibEntry]
 	RxQueues() RxQueues
 	SourceGuards() SourceGuards
-	// SourceRanges restrict who may use addresses that stand for others, where mappings do not: one value
-	// at most. Create also changes it. Guards and interfaces may come before or after it.
+	// SourceRanges restrict the clients of external addresses if mappings cannot. At most one value
+	// exists. Create also changes it. Guards and interfaces may be created before or after it.
 	SourceRanges() Values[*guard.SourceRanges]
 }
 
-// NoExtras has none of the Extras.
+// NoExtras supports none of the Extras.
 type NoExtras struct{}
 
 var _ Extras = NoExtras{}

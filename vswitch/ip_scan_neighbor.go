@@ -7,7 +7,7 @@ import (
 // defaultStaleThreshold is in minutes.
 const defaultStaleThreshold = 4
 
-// StaleThreshold returns the minutes after which a silent neighbour is forgotten.
+// StaleThreshold returns the lifetime of a silent neighbour in minutes.
 func StaleThreshold(s *vpp_l3.IPScanNeighbor) uint32 {
 	if s.GetStaleThreshold() == 0 {
 		return defaultStaleThreshold

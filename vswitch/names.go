@@ -1,6 +1,6 @@
 package vswitch
 
-// Names of the descriptors of the models that every vswitch has a port for.
+// Names of the descriptors of models that every vswitch supports.
 const (
 	InterfaceDescriptor    = "vpp-interface"
 	AddressDescriptor      = "vpp-interface-address"
@@ -59,7 +59,7 @@ const (
 	SRv6GlobalDescriptor = "vpp-srv6-global"
 )
 
-// Names of the descriptors of what some vswitches have nothing for.
+// Names of the descriptors of models that some vswitches do not support.
 const (
 	ABFDescriptor              = "vpp-abf"
 	ABFInterfaceDescriptor     = "vpp-abf-to-interface"

@@ -7,7 +7,7 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
-// CanonicalAddr is the usual text of an address.
+// CanonicalAddr returns the canonical text of an address.
 func CanonicalAddr(text string) string {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -16,21 +16,20 @@ func CanonicalAddr(text string) string {
 	return addr.String()
 }
 
-// DNATProtocolSCTP is a protocol that the original does not have.
+// DNATProtocolSCTP is our extension of the original protocols.
 const DNATProtocolSCTP = vpp_nat.DNat44_SCTP
 
 var dnat66Protocols = map[contiv_nat.DNat66_Protocol]vpp_nat.DNat44_Protocol{
 	contiv_nat.DNat66_TCP: vpp_nat.DNat44_TCP, contiv_nat.DNat66_UDP: vpp_nat.DNat44_UDP, contiv_nat.DNat66_SCTP: DNATProtocolSCTP,
 }
 
-// DNATProtocolName is how people call a protocol of DNat44 or DNat66.
+// DNATProtocolName returns the display name of a protocol of DNat44 or DNat66.
 func DNATProtocolName(p vpp_nat.DNat44_Protocol) string {
 	return p.String()
 }
 
-// DNAT66AsDNAT44 is the same as a DNat44 value with IPv6 addresses, in their usual form:
-// for drivers that handle both alike. Of a twice_nat that is SELF, the address is in
-// twice_nat_pool_ip as well.
+// DNAT66AsDNAT44 converts to a DNat44 value with canonical IPv6 addresses, for drivers that handle
+// both alike. If twice_nat is SELF, twice_nat_pool_ip holds the address, too.
 func DNAT66AsDNAT44(v *contiv_nat.DNat66) *vpp_nat.DNat44 {
 	out := &vpp_nat.DNat44{Label: v.GetLabel()}
 	for _, m := range v.GetStMappings() {
@@ -78,8 +77,8 @@ func DNAT66FromDNAT44(v *vpp_nat.DNat44) *contiv_nat.DNat66 {
 	return out
 }
 
-// AffinityPort is the port that a mapping shares its clients by with others of its value: those of
-// the same protocol.
+// AffinityPort returns the port of a mapping's session affinity. Mappings of a value with the same
+// port and protocol share their clients.
 func AffinityPort(m *vpp_nat.DNat44_StaticMapping) uint32 {
 	if m.GetAffinityPort() != 0 {
 		return m.GetAffinityPort()

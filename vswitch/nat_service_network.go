@@ -7,7 +7,8 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 )
 
-// NormalServiceNetwork has the lists in order, each element once and prefixes in their usual form.
+// NormalServiceNetwork returns the value with sorted lists, without duplicates and with canonical
+// prefixes.
 func NormalServiceNetwork(n *contiv_nat.ServiceNetwork) *contiv_nat.ServiceNetwork {
 	normal := func(list []string) (out []string) {
 		for _, text := range list {

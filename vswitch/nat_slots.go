@@ -8,11 +8,10 @@ import (
 // maxSlots bounds the slots of a mapping, unless it has more backends.
 const maxSlots = 1024
 
-// Slots returns which backend is in each of the equally likely slots of a
-// load-balanced mapping, given the probabilities of its backends: as many slots as
-// are needed for the exact proportions, but at most 1024 (then proportions are as
-// close as those allow) or one for each backend. Backends with probability 0 get
-// none, unless all have it: then all are alike.
+// Slots returns the backend of each equally likely slot of a load-balanced mapping, given the
+// probabilities of its backends. It returns the number of slots for exact proportions, but at most
+// 1024 (with the closest proportions) or one per backend. Backends with probability 0 get none,
+// unless all have it: then all are equal.
 func Slots(probabilities []uint32) (slots []int) {
 	weights := make([]uint64, len(probabilities))
 	var divisor, sum uint64
@@ -41,8 +40,8 @@ func Slots(probabilities []uint32) (slots []int) {
 	return slots
 }
 
-// apportion divides n slots in proportion to the weights, by largest remainders;
-// everybody with a weight gets one.
+// apportion divides n slots in proportion to the weights, by largest remainders. Every positive
+// weight gets a slot.
 func apportion(weights []uint64, sum, n uint64) []uint64 {
 	type share struct {
 		backend   int

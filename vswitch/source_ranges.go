@@ -12,16 +12,16 @@ import (
 type RestrictedFrontend struct {
 	Addr     netip.AddrPort
 	Protocol uint8
-	// Sources are sorted, each once.
+	// Sources are sorted and unique.
 	Sources []netip.Prefix
 }
 
-// Allows reports whether a client may use it.
+// Allows reports whether the client may use the frontend.
 func (f RestrictedFrontend) Allows(client netip.Addr) bool {
 	return slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(client) })
 }
 
-// Equal reports whether both restrict alike.
+// Equal reports whether both have the same restrictions.
 func (f RestrictedFrontend) Equal(o RestrictedFrontend) bool {
 	return f.Addr == o.Addr && f.Protocol == o.Protocol && slices.Equal(f.Sources, o.Sources)
 }
@@ -53,7 +53,7 @@ func RestrictedFrontends(v *guard.SourceRanges) (list []RestrictedFrontend) {
 	return list
 }
 
-// SourceRangesOf is the opposite.
+// SourceRangesOf is the inverse of RestrictedFrontends.
 func SourceRangesOf(list []RestrictedFrontend, iface string) *guard.SourceRanges {
 	v := &guard.SourceRanges{Interface: iface}
 	for _, r := range list {

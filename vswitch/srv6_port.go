@@ -6,8 +6,7 @@ import (
 	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 )
 
-// EncapSource returns the source of encapsulated packets; the address :: leaves it
-// to the vswitch.
+// EncapSource returns the source of encapsulated packets; :: means the vswitch's choice.
 func EncapSource(g *vpp_srv6.SRv6Global) netip.Addr {
 	addr, err := netip.ParseAddr(g.GetEncapSourceAddress())
 	if err != nil {
@@ -16,16 +15,15 @@ func EncapSource(g *vpp_srv6.SRv6Global) netip.Addr {
 	return addr
 }
 
-// SRv6 is segment routing over IPv6. To create what exists changes it at once: no
-// packet meets a part of it.
+// SRv6 is segment routing over IPv6. Create of an existing value replaces it atomically.
 type SRv6 interface {
 	// LocalSIDs are the segments that end at this node, by address.
 	LocalSIDs() Values[*vpp_srv6.LocalSID]
-	// Policies are ways through segments, by binding SID. With a policy goes the
-	// steering into it.
+	// Policies are paths through segments, by binding SID. Deleting a policy also removes its
+	// steering.
 	Policies() Values[*vpp_srv6.Policy]
-	// Steerings direct traffic into policies that exist, by name.
+	// Steerings direct traffic into existing policies, by name.
 	Steerings() Values[*vpp_srv6.Steering]
-	// Globals has one value at most: the source of encapsulated packets.
+	// Globals sets the source of encapsulated packets: at most one value.
 	Globals() Values[*vpp_srv6.SRv6Global]
 }

@@ -8,12 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// StateReports tell observers what is new to them about interfaces, for drivers whose
-// States.Watch they are. The zero value is usable; it is safe for concurrent use.
+// StateReports notifies observers of changed interface states, for drivers that implement
+// States.Watch with it. The zero value is usable. It is safe for concurrent use.
 type StateReports struct {
 	mu        sync.Mutex
 	observers []func(...*vpp_interfaces.InterfaceState)
-	last      map[string]*vpp_interfaces.InterfaceState // what they were told last
+	last      map[string]*vpp_interfaces.InterfaceState // last reported states
 }
 
 // Watch adds an observer.
@@ -23,14 +23,14 @@ func (r *StateReports) Watch(report func(...*vpp_interfaces.InterfaceState)) {
 	r.observers = append(r.observers, report)
 }
 
-// Wanted reports whether there are observers.
+// Wanted reports whether observers exist.
 func (r *StateReports) Wanted() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.observers) > 0
 }
 
-// Tell reports those of the states, without counters, that are new.
+// Tell reports the states that have changed, without counters.
 func (r *StateReports) Tell(states ...*vpp_interfaces.InterfaceState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,7 @@ func (r *StateReports) Tell(states ...*vpp_interfaces.InterfaceState) {
 		was := r.last[s.GetName()]
 		if s.GetOperStatus() == vpp_interfaces.InterfaceState_DELETED {
 			delete(r.last, s.GetName())
-			return false // it may have been there before the observers
+			return false // it may predate the observers
 		}
 		r.last[s.GetName()] = s
 		return proto.Equal(was, s)

@@ -6,18 +6,16 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 )
 
-// States are the states of the interfaces in use, by logical name: those that were
-// created, and existing devices that were taken into use.
+// States are the states of the interfaces in use, by logical name: created interfaces and adopted
+// devices.
 type States interface {
-	// List returns the states, with counters. Name, type, admin_status and oper_status
-	// are always there; of the rest, what the vswitch knows. last_change is not: who
-	// keeps states knows when they changed.
+	// List returns the states, with counters. Name, type, admin_status and oper_status are always
+	// set, other fields if known. last_change is unset: the caller tracks changes.
 	List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, error)
 
-	// Watch makes the vswitch report the state of an interface, without counters, when
-	// anything in it may have changed, whoever did it; and an interface that is gone,
-	// with its name, DELETED in both fields. What comes from outside is reported while
-	// VSwitch.Watch runs. Changes that follow each other fast may be reported as one.
-	// report is never called concurrently, must not block and must not call the vswitch.
+	// Watch registers an observer of interface states, without counters. It is called after
+	// possible changes by any party; a deleted interface is reported with its name and DELETED in
+	// both status fields. Foreign changes are reported while VSwitch.Watch runs. Rapid changes may
+	// be merged. report is never called concurrently, must not block and must not call the vswitch.
 	Watch(report func(states ...*vpp_interfaces.InterfaceState))
 }

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 )
 
-// AllowedIP is the network that a text among the allowed IPs of a peer stands for; of
-// an address, that alone. The zero Prefix if it is none.
+// AllowedIP parses an allowed IP of a peer: a network, or a single address. It returns the zero
+// Prefix if the text is invalid.
 func AllowedIP(text string) netip.Prefix {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p.Masked()
