@@ -68,8 +68,8 @@ type VSwitch interface {
 	// longer be as requested. One report may cover several changes. Reported keys may turn out to
 	// be unchanged. No keys at all mean all values, as after a restart of the vswitch.
 	//
-	// Watch returns once it detects changes, or with an error if it cannot; it ends with ctx.
-	// report is never called concurrently and must not block for long.
+	// Watch returns as soon as later changes will be reported, or with an error. Reports end with
+	// ctx. report is never called concurrently and must not block for long.
 	Watch(ctx context.Context, report func(reason string, keys ...string)) error
 
 	// WatchLeases registers an observer of new, changed and lost (nil) DHCP leases. It is called

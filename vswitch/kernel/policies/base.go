@@ -105,9 +105,8 @@ func next(generation int) int { return generation%lastGeneration + 1 }
 
 func upperHalf(generation int) bool { return generation > lastGeneration/2 }
 
-// comesBefore reports whether connections may keep the mark of an earlier generation while another
-// one is current: the sweep of marks before the other half removes all marks of that half. See
-// Driver.clearMarks.
+// comesBefore reports whether a connection may keep its mark at a generation: the marked generation
+// is in the same half and not later. See Driver.clearMarks.
 func comesBefore(marked, generation int) bool {
 	return upperHalf(marked) == upperHalf(generation) && marked <= generation
 }
