@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// errUnreachable is wrapped if the agent's address does not accept connections.
 var errUnreachable = errors.New("the Contiv agent of this node is not reachable")
 
 // maxRequest leaves room for the message's other fields, in bytes.

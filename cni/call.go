@@ -23,7 +23,6 @@ var deadlines = map[string]time.Duration{
 	"CHECK": 30 * time.Second, "STATUS": 5 * time.Second,
 }
 
-// undoTimeout bounds the release of the address of a failed ADD.
 const undoTimeout = 10 * time.Second
 
 // TimingEnv is the environment variable that names a file. Each call appends a Timing to it as a
@@ -83,7 +82,7 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 			c.log = c.log.With("container", args.ContainerID, "interface", args.IfName)
 		}
 	}
-	if command != "STATUS" { // runtimes call it every few seconds
+	if command != "STATUS" {
 		c.log.Debug("request", "netns", args.Netns, "args", args.Args, "version", config.CNIVersion)
 	}
 	return c
@@ -141,7 +140,6 @@ func (c *call) do(method string) (*cniwire.CNIReply, error) {
 	return reply, replyError(c.timing.Command, reply)
 }
 
-// end records and returns the outcome.
 func (c *call) end(err error) error {
 	c.cancel()
 	if said, ok := errors.AsType[*types.Error](err); ok { // runtimes log it, and Kubernetes shows it in events

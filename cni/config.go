@@ -24,7 +24,6 @@ type Config struct {
 	// EtcdEndpoints is unused. It is accepted for configurations of older versions.
 	EtcdEndpoints string `json:"etcdEndpoints"`
 
-	// stdin is the original configuration, and network its parsed fields.
 	stdin   []byte
 	network map[string]any
 

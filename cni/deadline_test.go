@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDeadlines covers an agent that accepts no connection and one that never answers.
 func TestDeadlines(t *testing.T) {
 	normal := maps.Clone(deadlines)
 	t.Cleanup(func() { deadlines = normal })
@@ -42,7 +41,6 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// stoppedAgent returns a socket that listens but never accepts.
 func stoppedAgent(t *testing.T) string {
 	return listenAt(t).Addr().String()
 }
@@ -57,7 +55,6 @@ func listenAt(t *testing.T) net.Listener {
 	return l
 }
 
-// silentAgent returns the socket of an agent that reads calls and never answers.
 func silentAgent(t *testing.T, deadline time.Duration) string {
 	t.Helper()
 	l := listenAt(t)

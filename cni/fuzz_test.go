@@ -7,7 +7,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// Every configuration is parsed or rejected with an error of the CNI specification.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"cniVersion":"1.1.0","name":"n","type":"contiv-cni","grpcServer":"/run/x","ipam":{"type":"host-local"}}`))
 	f.Add([]byte(`{"cniVersion":"0.3.1","prevResult":{"cniVersion":"0.3.1","ips":[{"version":"4","address":"10.0.0.1/24"}]}}`))

@@ -20,7 +20,6 @@ const anySubnet = "192.0.2.0/24"
 
 func (c *call) delegates() bool { return !c.config.IPAM.IsEmpty() }
 
-// ipamAdd requests an address from the delegated plugin.
 func (c *call) ipamAdd() (*types100.Result, error) {
 	stdin, err := c.ipamConfig()
 	if err != nil {
@@ -70,7 +69,6 @@ func (c *call) ipamDo(command string) error {
 	return c.ipamError(command, err)
 }
 
-// ipamError adds the plugin's name and keeps its error code.
 func (c *call) ipamError(command string, err error) error {
 	if err == nil {
 		return nil
@@ -86,7 +84,6 @@ func (c *call) ipamError(command string, err error) error {
 	return types.NewError(ErrAgent, message, err.Error())
 }
 
-// ipamConfig returns the configuration of the delegated plugin, with usePodCIDR replaced.
 func (c *call) ipamConfig() ([]byte, error) {
 	if !asksForPodCIDR(c.config.network["ipam"]) {
 		return c.config.stdin, nil

@@ -48,7 +48,6 @@ func (p *Plugin) add(args *skel.CmdArgs) error {
 	return call.end(p.print(result, config.CNIVersion))
 }
 
-// print prints the result in the given CNI version.
 func (p *Plugin) print(result types.Result, version string) error {
 	if p.outcome == nil {
 		return types.PrintResult(result, version)
@@ -93,7 +92,6 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 		call.recordMissedDel()
 		err = nil
 	}
-	// The address must be unused first.
 	if err == nil && call.delegates() {
 		err = call.ipamDo("DEL")
 	}
@@ -177,7 +175,6 @@ func (p *Plugin) gc(args *skel.CmdArgs) error {
 	return call.end(cniError(err))
 }
 
-// cniError maps an error to a CNI error code.
 func cniError(err error) error {
 	if err == nil {
 		return nil

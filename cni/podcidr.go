@@ -15,7 +15,6 @@ func isPodCIDR(key string, value any) bool {
 	return ok && key == "subnet" && strings.EqualFold(text, usePodCIDR)
 }
 
-// asksForPodCIDR reports whether any "subnet" in the configuration is usePodCIDR.
 func asksForPodCIDR(config any) bool {
 	switch config := config.(type) {
 	case map[string]any:
@@ -53,7 +52,7 @@ func withPodCIDRs(ipam any, subnets []string) any {
 	if len(sets) > 0 {
 		config["ranges"] = sets
 	}
-	return withPodCIDR(config, subnets[0]) // any other place
+	return withPodCIDR(config, subnets[0])
 }
 
 // rangeSets returns a range set for each subnet, or the unchanged set if it does not use
@@ -69,7 +68,6 @@ func rangeSets(set any, subnets []string) []any {
 	return sets
 }
 
-// withPodCIDR returns a copy of the configuration with the subnet in place of usePodCIDR.
 func withPodCIDR(config any, subnet string) any {
 	switch config := config.(type) {
 	case map[string]any:

@@ -68,7 +68,6 @@ func parseAddress(text string) (*net.IPNet, error) {
 	return &net.IPNet{IP: ip, Mask: network.Mask}, nil
 }
 
-// compare checks the agent's configuration against the result of ADD.
 func compare(prev *types100.Result, reply *cniwire.CNIReply) error {
 	for _, i := range reply.Interfaces {
 		if !hasInterface(prev, i) {
@@ -89,7 +88,7 @@ func hasInterface(prev *types100.Result, want cniwire.Interface) bool {
 			return true
 		}
 	}
-	return len(prev.Interfaces) == 0 // before version 0.3.0
+	return len(prev.Interfaces) == 0
 }
 
 func hasAddress(prev *types100.Result, want string) bool {

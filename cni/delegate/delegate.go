@@ -33,7 +33,6 @@ func Call(ctx context.Context, command, plugin string, stdin []byte) ([]byte, er
 	return run(ctx, path, stdin, append(os.Environ(), "CNI_COMMAND="+command)) // the last value counts
 }
 
-// run retries while the program is being replaced.
 func run(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	const attempts, busyPause = 6, time.Second
 	for attempt := 1; ; attempt++ {
@@ -115,7 +114,6 @@ func find(plugin string) (string, error) {
 	return "", fmt.Errorf("plugin %q in CNI_PATH %q: %w", plugin, path, fs.ErrNotExist)
 }
 
-// pluginError parses the error that a failed plugin printed.
 func pluginError(err error, stdout, stderr []byte) error {
 	said := &types.Error{}
 	switch {

@@ -22,7 +22,6 @@ const PluginName = "contiv-cni"
 // "cniVersions".
 const knownByAll = "1.0.0"
 
-// versionTimeout bounds the VERSION call of a plugin.
 const versionTimeout = 5 * time.Second
 
 // standard returns the default configuration.
@@ -48,7 +47,6 @@ func (o *Options) standard() map[string]any {
 	return map[string]any{"name": "k8s-pod-network", "plugins": plugins}
 }
 
-// conflist returns the validated configuration to install.
 func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 	list := map[string]any{}
 	if o.Conflist == "" {
@@ -73,7 +71,6 @@ func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// pluginTypes validates a list and returns the types of its plugins.
 func pluginTypes(list map[string]any) ([]string, error) {
 	if name, _ := list["name"].(string); name == "" {
 		return nil, errors.New(`"name" is missing: give the network a name, such as "k8s-pod-network"`)
@@ -97,7 +94,6 @@ func pluginTypes(list map[string]any) ([]string, error) {
 	return types, nil
 }
 
-// chooseVersion sets the versions that all plugins support, unless the list sets one.
 func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugins []string) error {
 	common := slices.Clone(cniversion.All.SupportedVersions())
 	for _, name := range plugins {
@@ -143,7 +139,6 @@ func (o *Options) versions(ctx context.Context, plugin string) ([]string, error)
 	defer cancel()
 	versions, err := delegate.Versions(ctx, path)
 	if err != nil {
-		// Not an error: a program for the node may not run in the installing container.
 		o.Log.Warn("Plugin does not tell which CNI versions it supports; it is taken for one of version "+knownByAll, "plugin", path, "error", err)
 		return slices.DeleteFunc(slices.Clone(cniversion.All.SupportedVersions()), func(v string) bool {
 			newer, err := cniversion.GreaterThan(v, knownByAll)

@@ -65,7 +65,6 @@ func install(ctx context.Context, o Options) (done installed, err error) {
 		return done, err
 	}
 	o.Log.Info("Program is in place", "path", o.program(), "changed", changed)
-	// Report mistakes before waiting for the agent.
 	if done.conflist, err = o.conflist(ctx); err != nil {
 		return done, err
 	}

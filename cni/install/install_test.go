@@ -15,7 +15,6 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// options returns an installation between directories of the test, without the plugins of Debian.
 func options(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -184,7 +183,7 @@ func TestReplaceIsAllOrNothing(t *testing.T) {
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	put("two", true) // the mode differed
+	put("two", true)
 }
 
 func TestUninstall(t *testing.T) {

@@ -23,7 +23,6 @@ const (
 // leaveName is a file in NetDir that makes a Keep stop without a repair. Runtimes ignore it.
 const leaveName = "." + ConflistName + ".leave"
 
-// errLeave ends a Keep stopped by Uninstall.
 var errLeave = errors.New("uninstalled: nothing is put back any more")
 
 // Keep installs the files and restores them when they are removed or changed. As in Install, the
@@ -90,7 +89,6 @@ func keep(ctx context.Context, o Options) error {
 	}
 }
 
-// awaitLeave calls leave on Uninstall's request.
 func (o *Options) awaitLeave(ctx context.Context, leave context.CancelCauseFunc) {
 	ticker := time.NewTicker(keepInterval)
 	defer ticker.Stop()

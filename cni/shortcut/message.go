@@ -50,7 +50,6 @@ func (b *buffer) text() string { return text(b.data[:b.n]) }
 
 type message struct{ buffer }
 
-// newMessage starts a message and leaves room for its length.
 func newMessage(data []byte) message {
 	m := message{buffer{data: data}}
 	m.add(magic)

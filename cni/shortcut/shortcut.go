@@ -28,8 +28,7 @@ const (
 	magic         = "CNI2" // cniwire.InvocationMagic
 	defaultServer = "/var/run/contiv/cni.sock"
 	maxLogSize    = 8 << 20
-	// The message of package cni.
-	tooLate = `{"code":11,"msg":"the Contiv agent cannot serve the request now","details":"the agent did not answer in time"}`
+	tooLate       = `{"code":11,"msg":"the Contiv agent cannot serve the request now","details":"the agent did not answer in time"}`
 )
 
 var (
@@ -60,7 +59,6 @@ func beforeRuntime(stack *uintptr) {
 	}
 }
 
-// serve serves the call and exits, or returns to leave it to main.
 func serve(env environment) {
 	timing := env.get("CONTIV_CNI_TIMING")
 	began := now(timing)
@@ -129,7 +127,6 @@ func isOurs(netns string) bool {
 	return stat(netns, &other) && (!stat("/proc/self/ns/net", &own) || own.Dev == other.Dev && own.Ino == other.Ino)
 }
 
-// readStdin reports whether it read all of the input.
 func readStdin() bool {
 	for taken = 0; taken < len(stdin); {
 		n, err := read(0, stdin[taken:])
@@ -211,7 +208,6 @@ func receive(socket int) (got string, err syscall.Errno) {
 	return text(answer[:size]), err
 }
 
-// appendLog does the same as openLog of package cni.
 func appendLog(path, line string) {
 	var info syscall.Stat_t
 	if stat(path, &info) && info.Mode&syscall.S_IFMT == syscall.S_IFREG && info.Size > maxLogSize {

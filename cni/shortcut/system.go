@@ -12,10 +12,8 @@ const (
 	openPath    = 0o10000000
 )
 
-// environment points to the nil-terminated array of NAME=VALUE pointers.
 type environment struct{ first **byte }
 
-// get returns "" for a missing variable.
 func (e environment) get(name string) string {
 	for at := e.first; *at != nil; at = (**byte)(unsafe.Add(unsafe.Pointer(at), pointerSize)) {
 		variable := cString(*at)
@@ -74,7 +72,6 @@ func stat(name string, info *syscall.Stat_t) bool {
 	return err == 0
 }
 
-// putAside renames a file to its name with the suffix .1.
 func putAside(name string) {
 	aside := buffer{data: otherPath[:]}
 	aside.add(name)
@@ -94,7 +91,6 @@ func now(timing string) int64 {
 	return t.Sec*1e9 + t.Nsec
 }
 
-// connect returns a socket whose reads and writes time out after timeout seconds.
 func connect(server string, timeout int64) (int, syscall.Errno) {
 	address := syscall.RawSockaddrUnix{Family: syscall.AF_UNIX}
 	if len(server) >= len(address.Path) {
