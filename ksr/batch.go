@@ -13,8 +13,7 @@ import (
 const (
 	maxBatch      = 128
 	maxBatchBytes = 512 << 10
-	// maxValue is the maximal size of a reflected value.
-	maxValue = 1 << 20
+	maxValue      = 1 << 20
 )
 
 // batch collects changes and writes them in order in few transactions. It skips changes that the
@@ -22,7 +21,7 @@ const (
 type batch struct {
 	*writer
 	changes []store.Change
-	kinds   []*kind // of the changes; nil: not reflected
+	kinds   []*kind
 	bytes   int
 }
 
@@ -76,7 +75,6 @@ func (b *batch) add(ctx context.Context, k *kind, changes ...store.Change) error
 	return nil
 }
 
-// flush writes the collected changes.
 func (b *batch) flush(ctx context.Context) error {
 	if len(b.changes) == 0 {
 		return nil

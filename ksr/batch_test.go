@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// counting records the batches of a store.
 type counting struct {
 	*memory.Store
 	mu      sync.Mutex
@@ -44,7 +43,7 @@ func TestManyChangesAreFewTransactions(t *testing.T) {
 	r.source.report(objects...)
 	<-r.Synced()
 	batches := s.taken()
-	if want := 8; len(batches) != want { // 1000 by 128
+	if want := 8; len(batches) != want {
 		t.Errorf("%d transactions, want %d", len(batches), want)
 	}
 	for _, b := range batches {
@@ -63,7 +62,7 @@ func TestLargeValuesDoNotMakeTransactionsTooLarge(t *testing.T) {
 	var objects []Object
 	for i := range 8 {
 		p := newPod(fmt.Sprint(i))
-		p.Labels["x"] = strings.Repeat("y", 100<<10) // the value contains it twice
+		p.Labels["x"] = strings.Repeat("y", 100<<10)
 		objects = append(objects, p)
 	}
 	r.source.report(objects...)
@@ -79,7 +78,6 @@ func TestLargeValuesDoNotMakeTransactionsTooLarge(t *testing.T) {
 	}
 }
 
-// An object that cannot be reflected does not block others.
 func TestObjectThatCannotBeReflectedHarmsNoOther(t *testing.T) {
 	s := memory.New()
 	r := reflect(t, s)
@@ -103,7 +101,6 @@ func TestSliceThatLeavesItsServiceIsDeleted(t *testing.T) {
 	await(t, s, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
 }
 
-// late times out a batch and executes it after the next list.
 type late struct {
 	*memory.Store
 	// asked receives a value when a batch should time out, which then waits for giveUp.
@@ -146,10 +143,10 @@ func TestLateWritesDoNotStay(t *testing.T) {
 	<-r.Synced()
 	s.asked <- true
 	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}, Complete: true}
-	s.asked <- true // the first batch was received
+	s.asked <- true
 	<-s.asked
 	r.source.report(newPod("a"))
-	r.source <- Changes{Complete: true} // the change was recorded
+	r.source <- Changes{Complete: true}
 	changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+keyA)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// annotationPrefix is the prefix of reflected annotations.
 const annotationPrefix = "contivpp.io"
 
 // encode returns canonical JSON: equal messages have equal bytes.
@@ -89,7 +88,6 @@ func trimNode(n *corev1.Node) *corev1.Node {
 	}
 }
 
-// trimMeta returns the reflected metadata and the object's identity and version.
 func trimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,

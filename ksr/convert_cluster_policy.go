@@ -24,7 +24,7 @@ func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	for i, r := range p.Spec.Ingress {
 		rule := clusterRule(r.Name, r.Action, r.From, r.Protocols)
 		for j, peer := range rule.GetPeer() {
-			if peer.GetPods() == nil { // the API supports nodes and networks for egress only
+			if peer.GetPods() == nil {
 				rule.Peer[j] = new(policy.ClusterPolicy_Peer)
 			}
 		}
@@ -45,7 +45,6 @@ var actions = map[string]policy.ClusterPolicy_Action{
 	cnp.Accept: policy.ClusterPolicy_ACCEPT, cnp.Deny: policy.ClusterPolicy_DENY, cnp.Pass: policy.ClusterPolicy_PASS,
 }
 
-// noteAction adds an unknown action to the invalid parts of a policy.
 func noteAction(invalid []string, field, action string) []string {
 	if _, known := actions[action]; known {
 		return invalid
@@ -89,7 +88,6 @@ func clusterPeer(p cnp.Peer) *policy.ClusterPolicy_Peer {
 	return peer
 }
 
-// clusterPort returns the protocol OTHER for an unknown port.
 func clusterPort(p cnp.Protocol) *policy.ClusterPolicy_Port {
 	port := &policy.ClusterPolicy_Port{Name: p.DestinationNamedPort}
 	if count(p.TCP != nil, p.UDP != nil, p.SCTP != nil, port.Name != "") != 1 {

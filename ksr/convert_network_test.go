@@ -199,7 +199,6 @@ func TestObjectThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
-// A policy's time is its last change except of its status.
 func TestTimeOfAPolicy(t *testing.T) {
 	at := func(second int) *metav1.Time {
 		return &metav1.Time{Time: time.Date(2026, 11, 23, 12, 0, second, 0, time.FixedZone("", 3600))}

@@ -53,10 +53,9 @@ func runtimeUID(p *corev1.Pod) types.UID {
 }
 
 var protocols = map[corev1.Protocol]pod.Pod_Container_Port_Protocol{
-	"":                 pod.Pod_Container_Port_TCP,
-	corev1.ProtocolTCP: pod.Pod_Container_Port_TCP,
-	corev1.ProtocolUDP: pod.Pod_Container_Port_UDP,
-	// Do not mistake SCTP for TCP.
+	"":                  pod.Pod_Container_Port_TCP,
+	corev1.ProtocolTCP:  pod.Pod_Container_Port_TCP,
+	corev1.ProtocolUDP:  pod.Pod_Container_Port_UDP,
 	corev1.ProtocolSCTP: pod.Pod_Container_Port_SCTP,
 }
 
@@ -67,7 +66,7 @@ func convertContainers(containers []corev1.Container) []*pod.Pod_Container {
 		for _, p := range c.Ports {
 			protocol, known := protocols[p.Protocol]
 			if !known {
-				continue // Kubernetes rejects it
+				continue
 			}
 			container.Port = append(container.Port, &pod.Pod_Container_Port{
 				Name: p.Name, HostPort: p.HostPort, ContainerPort: p.ContainerPort, Protocol: protocol, HostIpAddress: p.HostIP,
@@ -88,7 +87,7 @@ func convertInitContainers(containers []corev1.Container) []*pod.Pod_Container {
 
 func trimPod(p *corev1.Pod) *corev1.Pod {
 	meta := trimMeta(&p.ObjectMeta)
-	meta.UID = runtimeUID(p) // its annotation is dropped
+	meta.UID = runtimeUID(p)
 	return &corev1.Pod{
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{

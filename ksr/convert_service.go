@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// convertService adds the defaults, which are optional in manifests.
 func convertService(s *corev1.Service) proto.Message {
 	spec := &s.Spec
 	out := &service.Service{
@@ -59,7 +58,6 @@ func convertService(s *corev1.Service) proto.Message {
 	return out
 }
 
-// affinityTimeout returns seconds, or 0 without affinity.
 func affinityTimeout(spec *corev1.ServiceSpec) uint32 {
 	if spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return 0
@@ -102,7 +100,6 @@ var sliceTypes = map[discoveryv1.AddressType]endpointslice.EndpointSlice_Address
 // unproxied are labels of EndpointSlices that service proxies ignore, regardless of their values.
 var unproxied = []string{"service.kubernetes.io/service-proxy-name", corev1.IsHeadlessService}
 
-// convertEndpointSlice returns nil for a slice without service or for other proxies.
 func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	name := s.Labels[discoveryv1.LabelServiceName]
 	if name == "" {

@@ -102,7 +102,7 @@ func wantConverted(t *testing.T, object Object, key, value string) {
 	if !ok || ref.Key() != key {
 		t.Errorf("key is %s (%v), want %s", ref.Key(), ok, key)
 	}
-	for i := range 20 { // the order of maps varies
+	for i := range 20 {
 		if i > 0 {
 			object = Trim(object)
 		}

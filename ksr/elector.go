@@ -102,7 +102,6 @@ func (r *Reflector) lead(ctx context.Context) (led bool, err error) {
 	return led, err
 }
 
-// reach returns the source's Reach. A source without one is always reachable.
 func (r *Reflector) reach() *Reach {
 	if s, ok := r.opts.Source.(ReachingSource); ok {
 		return s.Reach()
@@ -121,7 +120,7 @@ func (r *Reflector) awaitReach(ctx context.Context) {
 		r.setSynced(fmt.Errorf("others may write to the store: %w", lost), false)
 		select {
 		case <-changed:
-		case <-time.After(r.opts.CheckInterval): // instances come and go
+		case <-time.After(r.opts.CheckInterval):
 		case <-ctx.Done():
 		}
 	}
@@ -164,7 +163,6 @@ func (r *Reflector) hasOthers(ctx context.Context, unknown bool) bool {
 	return others
 }
 
-// write updates the store until ctx ends.
 func (r *Reflector) write(ctx context.Context, s store.Broker) error {
 	r.setRole(Leader)
 	if r.opts.Alongside == nil {
@@ -181,6 +179,6 @@ func (r *Reflector) setRole(role Role) {
 	defer r.mu.Unlock()
 	r.status.Role = role
 	if role == Standby {
-		r.status.Error, r.status.EverStandby = "", true // errors of its term no longer matter
+		r.status.Error, r.status.EverStandby = "", true
 	}
 }

@@ -22,7 +22,6 @@ func TestFormatIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// Data in a newer format are not changed, and the status contains advice.
 func TestStoreOfANewerVersionIsLeftAlone(t *testing.T) {
 	s := memory.New()
 	put(t, s, "contiv-ksr/format", `{"number":99}`)

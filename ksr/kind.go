@@ -33,8 +33,7 @@ const (
 )
 
 type kind struct {
-	kind Kind
-	// apiVersion and name in manifests.
+	kind             Kind
 	apiVersion, name string
 	clusterScoped    bool
 	// key of an object, without models.KSRPrefix.

@@ -72,7 +72,7 @@ type Reflector struct {
 	opts   Options
 	log    *slog.Logger
 	wanted *wanted
-	synced chan struct{} // closed after the first resync
+	synced chan struct{}
 
 	mu      sync.Mutex
 	stats   map[Kind]*Stats
@@ -158,7 +158,6 @@ func (r *Reflector) count(k Kind, change func(*Stats)) {
 	change(r.stats[k])
 }
 
-// report handles changes of the source.
 func (r *Reflector) report(c Changes) {
 	set := make(map[string][]byte, len(c.Set))
 	var deleted []string
@@ -189,7 +188,6 @@ func (r *Reflector) report(c Changes) {
 	r.wanted.change(set, deleted, c.Complete)
 }
 
-// convert returns the object's value in the store, or nil if it has none.
 func convert(o Object) ([]byte, error) {
 	msg := kindOf(o).convert(o)
 	if msg == nil {

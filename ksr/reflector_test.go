@@ -27,7 +27,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a source with reports from the test.
 type script chan Changes
 
 func (s script) Run(ctx context.Context, report func(Changes)) error {
@@ -48,7 +47,7 @@ type reflecting struct {
 	t      *testing.T
 	store  store.Watchable
 	source script
-	wrong  atomic.Value // []string: problems of the source
+	wrong  atomic.Value
 }
 
 func (r *reflecting) sourceProblems() []string { return r.wrong.Load().([]string) }
@@ -58,7 +57,6 @@ func reflect(t *testing.T, s store.Watchable) *reflecting {
 	return reflectChecking(t, s, 10*time.Millisecond)
 }
 
-// reflectChecking runs a reflector with the interval of store checks.
 func reflectChecking(t *testing.T, s store.Watchable, interval time.Duration) *reflecting {
 	t.Helper()
 	r := &reflecting{t: t, store: s, source: make(script)}
@@ -199,7 +197,7 @@ func TestOnlyRealChangesAreWritten(t *testing.T) {
 	r.source.report(changed)
 	r.source.report(newPod("b"))
 	await(t, s, keyA, keyB)
-	awaitStatus(t, r, func(StoreStatus) bool { return r.Stats()[Pod].Adds == 2 }) // counted after the write
+	awaitStatus(t, r, func(StoreStatus) bool { return r.Stats()[Pod].Adds == 2 })
 	if got := r.Stats()[Pod]; got.Updates != 0 {
 		t.Errorf("statistics: %+v", got)
 	}
@@ -215,7 +213,7 @@ func TestIncompleteSourceSweepsNothingUntilItIsComplete(t *testing.T) {
 	<-r.Synced()
 	await(t, s, keyA, keyB, nodeN1, "contiv-ksr/allocatedIDs/1")
 
-	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}} // a known deletion is still applied
+	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}}
 	await(t, s, keyB, nodeN1, "contiv-ksr/allocatedIDs/1")
 
 	r.source <- Changes{Complete: true}
@@ -233,7 +231,7 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 			put(t, s, "contiv-ksr/k8s/nodeconfig/n1", `{}`)
 			put(t, s, "n10/config/vpp/v2/interfaces/tap", `{}`)
 			rest := []string{"contiv-ksr/allocatedIDs/2", "contiv-ksr/allocatedIDs/3", "n10/config/vpp/v2/interfaces/tap", "contiv-ksr/k8s/node/n10",
-				"contiv-ksr/k8s/nodeconfig/n1"} // the custom resource still exists
+				"contiv-ksr/k8s/nodeconfig/n1"}
 
 			const id = "contiv-ksr/allocatedIDs/1"
 			changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+id, models.AgentPrefix+nodeN1)
@@ -280,7 +278,6 @@ func TestPrefixesOfOthersAreNotSwept(t *testing.T) {
 	}
 }
 
-// A key without a node name must not delete other data.
 func TestSweepOfOddNodeKeysDeletesNothingElse(t *testing.T) {
 	s := memory.New()
 	put(t, s, "contiv-ksr/k8s/node/contiv-ksr", `{}`)
@@ -298,7 +295,7 @@ func TestOutageIsFollowedByAResync(t *testing.T) {
 	r.source.report(newPod("a"), newPod("b"))
 	await(t, s, keyA, keyB)
 	<-r.Synced()
-	awaitGauges(t, s) // with which the resync ends
+	awaitGauges(t, s)
 
 	s.SetAvailable(false)
 	r.source <- Changes{Set: []Object{newPod("c")}, Deleted: []Ref{{Pod, "default", "a"}}, Complete: true}
@@ -448,7 +445,6 @@ func awaitStatus(t *testing.T, r *reflecting, ok func(StoreStatus) bool) {
 	t.Fatalf("status: %+v", r.Status())
 }
 
-// awaitGauges waits for current statistics in the store.
 func awaitGauges(t *testing.T, s store.Watchable) store.KV {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -55,7 +55,6 @@ func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) er
 	return nil
 }
 
-// writeAll writes the wanted values. If the source is complete, it deletes all others.
 func (w *writer) writeAll(ctx context.Context, todo work) error {
 	if todo.complete {
 		todo.keys = slices.Collect(maps.Keys(w.stored))

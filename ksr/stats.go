@@ -12,7 +12,6 @@ type Stats struct {
 	ArgErrors int64
 }
 
-// gauges are the metrics in the order of /stats.
 var gauges = []struct {
 	name, help string
 	value      func(*Stats) int64

@@ -23,7 +23,6 @@ func (r *Reflector) refuse(ref Ref, why error) {
 	r.refused[ref] = why.Error()
 }
 
-// doubt records the unreadable fields of a reflected object and logs changes.
 func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
 	text := ""
 	if reflected {
@@ -40,7 +39,6 @@ func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
 	}
 }
 
-// problems returns the problems of the source and of objects.
 func (r *Reflector) problems() []string {
 	var list []string
 	if r.opts.Problems != nil {

@@ -47,7 +47,6 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report()
 	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
 
-	// An object too large to be reflected until it changes.
 	large := newPod("large")
 	large.Annotations = map[string]string{"contivpp.io/x": strings.Repeat("x", maxValue)}
 	r.source.report(large)
@@ -57,7 +56,6 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report(newPod("large"))
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
 
-	// Invalid addresses in an object are skipped until it changes.
 	odd := newPod("odd")
 	odd.Status.PodIP = "10.1.1.300"
 	r.source.report(odd)
@@ -75,7 +73,6 @@ func TestStatusIsPublished(t *testing.T) {
 	r.wrong.Store(many)
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == published.MaxProblems && p.More == 3 })
 
-	// A store that lost the status gets it again.
 	s.Wipe()
 	awaitKSR(t, s, func(p published.KSR) bool { return p.Complete })
 }

@@ -12,7 +12,6 @@ import (
 // sourcesAnnotation of a pod lists addresses, separated by commas.
 const sourcesAnnotation = annotationPrefix + "/allowed-sources"
 
-// maxUnreadable limits the named texts of an object.
 const maxUnreadable = 3
 
 // unreadable names the fields with invalid addresses or networks, with reasons. Agents skip these
@@ -49,7 +48,6 @@ func (f *fields) add(name string, err error) {
 	}
 }
 
-// addr checks an address. An empty text is valid.
 func (f *fields) addr(name, text string) {
 	if text != "" {
 		_, err := kubeaddr.ParseAddr(text)

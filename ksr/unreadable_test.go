@@ -32,7 +32,7 @@ func TestUnreadableFieldsAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		object Object
-		want   []string // parts of the text; none: no unreadable field
+		want   []string
 	}{
 		{"a service as Kubernetes keeps it", service(corev1.ServiceSpec{ClusterIP: "010.96.0.1", ExternalIPs: []string{"::ffff:10.1.2.4", "198.051.100.009"}, LoadBalancerSourceRanges: []string{" 010.0.0.0/8"}}, corev1.LoadBalancerIngress{IP: "198.051.100.010"}, corev1.LoadBalancerIngress{Hostname: "lb"}), nil},
 		{"a headless service", service(corev1.ServiceSpec{ClusterIP: "None"}), nil},

@@ -9,14 +9,11 @@ import (
 // neither waits for the other. Successive changes of a key are merged, so its size is bounded by
 // the number of objects.
 type wanted struct {
-	mu     sync.Mutex
-	values map[string][]byte
-	// changed holds the keys changed since the last take. It is nil before takeAll.
-	changed map[string]bool
-	// complete: see Changes.
+	mu       sync.Mutex
+	values   map[string][]byte
+	changed  map[string]bool
 	complete bool
-	// wake has a token while there are changes.
-	wake chan struct{}
+	wake     chan struct{}
 	// reported is closed by the first report of the source.
 	reported chan struct{}
 	once     sync.Once
@@ -26,9 +23,7 @@ func newWanted() *wanted {
 	return &wanted{values: make(map[string][]byte), wake: make(chan struct{}, 1), reported: make(chan struct{})}
 }
 
-// work is one portion of changes for the reflector.
 type work struct {
-	// values of the changed keys, or of all keys. A changed key without a value is to be deleted.
 	values map[string][]byte
 	keys   []string
 

@@ -22,7 +22,7 @@ type GaugesValue struct {
 	PodStats       Stats `json:"podStats"`
 	PolicyStats    Stats `json:"policyStats"`
 	ServiceStats   Stats `json:"serviceStats"`
-	EndpointsStats Stats `json:"endpointsStats"` // of endpoint slices
+	EndpointsStats Stats `json:"endpointsStats"`
 }
 
 // errDataLost is wrapped if the store was replaced or restored to an earlier state.
@@ -36,10 +36,8 @@ type watchdog struct {
 	key, all int64 // highest revisions seen, of the key and of the store
 }
 
-// reset prepares for a resync.
 func (d *watchdog) reset() { *d = watchdog{} }
 
-// check compares GaugesKey with its previous state.
 func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	switch {
 	case d.written && !found:
@@ -56,7 +54,6 @@ func (d *watchdog) check(kv store.KV, found bool, revision int64) error {
 	return nil
 }
 
-// checkStore checks the store for lost data and publishes changed statistics.
 func (w *writer) checkStore(ctx context.Context) error {
 	ctx, cancel := w.call(ctx)
 	defer cancel()

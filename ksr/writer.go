@@ -23,8 +23,7 @@ type writer struct {
 	complete bool
 	backoff  time.Duration
 	watchdog watchdog
-	// told is the last published status.
-	told published.KSR
+	told     published.KSR
 }
 
 func newWriter(r *Reflector, s store.Broker) *writer {
@@ -48,7 +47,7 @@ func (w *writer) run(ctx context.Context) error {
 			return nil
 		case <-w.wanted.wake:
 			if w.stored == nil && w.Status().Error != "" {
-				continue // the retry includes it
+				continue
 			}
 			err = w.step(ctx)
 		case <-retry.C:
@@ -86,20 +85,18 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// unknown records that the content of the store is unknown.
 func (w *writer) unknown() {
 	w.stored, w.told = nil, published.KSR{}
 	w.wanted.forget()
 }
 
-// step writes the changes, or everything if the content of the store is unknown.
 func (w *writer) step(ctx context.Context) error {
 	if w.stored == nil {
 		return w.resync(ctx)
 	}
 	todo := w.wanted.takeChanges()
 	if todo.complete && !w.complete {
-		return w.resync(ctx) // the source is now complete: sweep
+		return w.resync(ctx)
 	}
 	w.complete = todo.complete
 	if err := w.write(ctx, todo); err != nil {
@@ -133,7 +130,6 @@ func (w *writer) write(ctx context.Context, todo work) error {
 	return b.flush(ctx)
 }
 
-// keysOf returns the keys of the kind. keys must be sorted.
 func keysOf(k *kind, keys []string) []string {
 	prefix := k.kind.KeyPrefix()
 	from, _ := slices.BinarySearch(keys, prefix)
@@ -144,7 +140,6 @@ func keysOf(k *kind, keys []string) []string {
 	return keys[from : from+n]
 }
 
-// call bounds a call of the store.
 func (w *writer) call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, w.opts.CallTimeout)
 }

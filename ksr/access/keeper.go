@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	retryMin = 200 * time.Millisecond
-	retryMax = 5 * time.Second
-	// callTimeout bounds each call of etcd.
+	retryMin    = 200 * time.Millisecond
+	retryMax    = 5 * time.Second
 	callTimeout = 5 * time.Second
 )
 
@@ -39,15 +38,13 @@ type Keeper struct {
 	released map[string]uint32
 	// lost holds the IDs of nodes at the last read of etcd. If etcd loses its data, these nodes get
 	// their IDs back, because the addresses of their pods depend on them.
-	lost map[string]uint32
-	// revision of etcd at the last read.
+	lost     map[string]uint32
 	revision int64
 	// failed is the time of the last failed call of etcd, which etcd may still execute until
 	// lateAfter. It is zero once the users have been read after that.
 	failed    time.Time
 	lateAfter time.Duration
-	// problems are the current, logged problems.
-	problems map[string]bool
+	problems  map[string]bool
 }
 
 // New returns a keeper for an etcd that it accesses as root.
@@ -194,7 +191,6 @@ func (k *Keeper) release(name string, had []permission) {
 	delete(k.lost, name)
 }
 
-// idOf returns the ID of a node with these permissions.
 func idOf(permissions []permission) (uint32, bool) {
 	for _, p := range permissions {
 		if id, ok := parseID(p.key); ok {
@@ -269,7 +265,6 @@ func (k *Keeper) forgetReleased(given identities) {
 	}
 }
 
-// problem adds a bad record to the current problems and logs a new one.
 func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	text := what + ": " + err.Error()
 	now[text] = true
@@ -279,7 +274,6 @@ func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	}
 }
 
-// identities holds the IDs in use.
 type identities struct {
 	of   map[string]uint32 // the lowest ID of each node
 	used map[uint32]bool
@@ -299,7 +293,6 @@ func (k *Keeper) list(ctx context.Context, prefix string) ([]store.KV, error) {
 	return kvs, nil
 }
 
-// records returns the records of nodes by the IDs in their keys.
 func (k *Keeper) records(ctx context.Context) (map[uint32][]byte, error) {
 	kvs, err := k.list(ctx, idPrefix)
 	if err != nil {
@@ -372,7 +365,6 @@ func identitiesOf(records map[uint32][]byte) identities {
 	return i
 }
 
-// ownerOf decodes a record. It may be empty.
 func ownerOf(record []byte) *vppnode.VppNode {
 	owner := &vppnode.VppNode{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(record, owner); err != nil {
@@ -381,7 +373,6 @@ func ownerOf(record []byte) *vppnode.VppNode {
 	return owner
 }
 
-// recordOf returns the record of a node without addresses.
 func recordOf(name string, id uint32) ([]byte, error) {
 	data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
 	if err != nil {
@@ -390,7 +381,6 @@ func recordOf(name string, id uint32) ([]byte, error) {
 	return data, nil
 }
 
-// give claims the previous ID of the node, or the first free one.
 func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
 	try := func(id uint32) (bool, error) {
 		data, err := recordOf(name, id)
@@ -471,7 +461,6 @@ func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
 
 func compare(a, b permission) int { return strings.Compare(a.key, b.key) }
 
-// set replaces the permissions of a user.
 func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission) error {
 	if len(have) == 0 { // an interrupted set or remove may have left a role with any permissions
 		if err := k.deleteRole(ctx, user); err != nil {

@@ -30,7 +30,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// cluster is an etcd with authentication and a keeper of its users.
 type cluster struct {
 	t         *testing.T
 	authority *pki.Authority
@@ -47,7 +46,6 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// newServer returns a cluster without a keeper.
 func newServer(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
@@ -81,7 +79,6 @@ func newServer(t *testing.T) *cluster {
 
 func (c *cluster) keep() { c.keepThrough(c.root) }
 
-// keepThrough starts a keeper that writes IDs to a broker.
 func (c *cluster) keepThrough(ids store.Broker) {
 	k := access.New(c.root, slog.New(slog.DiscardHandler))
 	k.SetLateAfter(50 * time.Millisecond)
@@ -103,7 +100,6 @@ func (c *cluster) start() {
 	}
 }
 
-// wipe restarts etcd without its data.
 func (c *cluster) wipe() {
 	c.t.Helper()
 	c.server.Close()
@@ -114,7 +110,6 @@ func (c *cluster) wipe() {
 	c.start()
 }
 
-// as connects as a user.
 func (c *cluster) as(user string) *etcd.Store {
 	c.t.Helper()
 	pair, err := c.authority.IssueClient(user, time.Now(), time.Hour)
@@ -146,7 +141,6 @@ func (c *cluster) put(key, value string) {
 	}
 }
 
-// leave removes a node as KSR does.
 func (c *cluster) leave(node, id string) {
 	c.t.Helper()
 	gone := func(key string) store.Change { return store.Change{KV: store.KV{Key: key}, Deleted: true} }
@@ -182,7 +176,6 @@ const (
 
 func denied(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
 
-// After a loss of data, nodes get their IDs back in any order.
 func TestIDsOutliveTheData(t *testing.T) {
 	c := newCluster(t)
 	for i, node := range []string{"node3", "node2", "node1"} {
@@ -209,7 +202,7 @@ func TestIDsOutliveTheData(t *testing.T) {
 	if _, err := stranger.Watch(t.Context(), 0, nodes); !errors.Is(err, store.ErrDenied) {
 		t.Errorf("node1 watches, before it is known: %v", err)
 	}
-	c.put(nodes+"node0", "{}") // new
+	c.put(nodes+"node0", "{}")
 	c.put(nodes+"node1", "{}")
 	c.put(nodes+"node2", "{}")
 	c.awaitID("node0", "4")
@@ -231,7 +224,7 @@ func TestIDsOutliveTheDataThatIsBeingRead(t *testing.T) {
 		c.awaitID(node, strconv.Itoa(i+1))
 	}
 	c.wipe()
-	c.put(nodes+"node0", "{}") // new
+	c.put(nodes+"node0", "{}")
 	if err := k.Reconcile(t.Context(), c.root); err == nil {
 		t.Error("the loss is not noticed")
 	}
@@ -247,7 +240,6 @@ func TestIDsOutliveTheDataThatIsBeingRead(t *testing.T) {
 	c.awaitID("node2", "2")
 }
 
-// A node may only read the reflected keys and write its own.
 func TestNodesWriteTheirOwn(t *testing.T) {
 	c := newCluster(t)
 	c.put("/vnf-agent/node2/config/secret", "x")
@@ -286,7 +278,6 @@ func TestNodesWriteTheirOwn(t *testing.T) {
 	}
 }
 
-// Certificates of unknown users and of former nodes have no access.
 func TestUsersComeAndGo(t *testing.T) {
 	c := newCluster(t)
 	c.put(nodes+"node1", "{}")
@@ -304,7 +295,7 @@ func TestUsersComeAndGo(t *testing.T) {
 		}
 		return nil
 	})
-	c.put(nodes+"node0", "{}") // gets the free ID
+	c.put(nodes+"node0", "{}")
 	c.awaitID("node0", "2")
 	c.put(nodes+"node2", "{}")
 	c.awaitID("node2", "3")
@@ -345,7 +336,6 @@ func (f *failsOnce) PutIfNotExists(ctx context.Context, key string, value []byte
 	return f.Broker.PutIfNotExists(ctx, key, value)
 }
 
-// A call that etcd executes after the retry has read the users has no effect.
 func TestLateChangesOfUsersDoNotStay(t *testing.T) {
 	c := newServer(t)
 	c.put(nodes+"node1", "{}")
@@ -361,7 +351,6 @@ func TestLateChangesOfUsersDoNotStay(t *testing.T) {
 	c.mayRead("node1")
 }
 
-// A node that overwrites its own record gets neither another node's ID nor a second one.
 func TestNodesKeepTheirIDs(t *testing.T) {
 	c := newCluster(t)
 	for i, node := range []string{"node1", "node2"} {
@@ -376,7 +365,7 @@ func TestNodesKeepTheirIDs(t *testing.T) {
 			t.Fatalf("after %s: %v", record, err)
 		}
 		c.awaitID("node1", "1")
-		c.put(nodes+"node3", "{}") // everything before it is done
+		c.put(nodes+"node3", "{}")
 		c.awaitID("node3", "3")
 		if err := node2.Put(t.Context(), ids+"2", []byte(`{"id":2,"name":"node2"}`)); err != nil {
 			t.Errorf("after %s, node2: %v", record, err)
@@ -412,7 +401,6 @@ func TestIDsOfNodesThatAreNotThere(t *testing.T) {
 	c.awaitID("node2", "2")
 }
 
-// Clients may write the configuration of their nodes.
 func TestClientsConfigureTheirNodes(t *testing.T) {
 	c := newCluster(t)
 	c.put(nodes+"node1", "{}")
@@ -437,7 +425,6 @@ func TestClientsConfigureTheirNodes(t *testing.T) {
 			t.Errorf("all writes %s: %v", key, err)
 		}
 	}
-	// Fewer nodes, and then none.
 	c.put(access.ClientPrefix+"ops", string(access.Client{Nodes: []string{"node2"}}.Marshal()))
 	await.That(t, "ops writes another node", func() error {
 		if err := ops.Put(t.Context(), own, nil); !denied(err) {
@@ -513,7 +500,6 @@ func TestCheckClient(t *testing.T) {
 	}
 }
 
-// Only root may stop writes or end watches, which etcd permits to others.
 func TestMaintenanceIsRoots(t *testing.T) {
 	c := newCluster(t)
 	node := c.as("node:node1").Client()

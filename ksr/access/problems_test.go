@@ -30,7 +30,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 		})
 	}
 	id := 0
-	all := func() { // the previous changes are done
+	all := func() {
 		t.Helper()
 		id++
 		c.put(nodes+fmt.Sprint("node", id), "{}")

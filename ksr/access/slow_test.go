@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// slow is an etcd with slow calls.
 type slow struct {
 	clientv3.Auth
 	granted int
@@ -47,7 +46,6 @@ func (s *slow) UserGrantRole(ctx context.Context, _, _ string) (*clientv3.AuthUs
 	return nil, s.take(ctx)
 }
 
-// The timeout of etcd's calls does not limit the number of a client's nodes.
 func TestClientOfManyNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd := &slow{}

@@ -40,7 +40,7 @@ type Client struct {
 func (c Client) Marshal() []byte {
 	data, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // strings only
+		panic(err)
 	}
 	return data
 }
@@ -93,7 +93,6 @@ func prefix(p string, write bool) permission {
 	return permission{p, clientv3.GetPrefixRangeEnd(p), write}
 }
 
-// nodePermissions returns the permissions of an agent.
 func nodePermissions(name string, id uint32) []permission {
 	return []permission{
 		prefix(models.KSRPrefix, false),

@@ -43,7 +43,7 @@ type Keeper struct {
 	log *slog.Logger
 
 	nodes map[string]*node
-	read  time.Time // time of the last read of conditions
+	read  time.Time
 
 	mu      sync.Mutex
 	problem string
@@ -75,7 +75,6 @@ func (k *Keeper) Problems() []string {
 	return []string{k.problem}
 }
 
-// note records the error of the last round and logs a new one.
 func (k *Keeper) note(err error) {
 	text := ""
 	switch {
@@ -113,7 +112,6 @@ func (k *Keeper) Run(ctx context.Context, etcd store.Broker) error {
 	}
 }
 
-// round updates all nodes, even if some conditions cannot be written.
 func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.EventRecorder) error {
 	const prefix = models.KSRPrefix + "k8s/" + dbresources.Node + "/"
 	if k.nodes == nil || time.Since(k.read) >= k.o.Refresh {
@@ -189,7 +187,6 @@ func look(name string, checks []store.KV) state {
 	return stateOf(lives, written)
 }
 
-// tell writes the condition if it is due.
 func (k *Keeper) tell(ctx context.Context, name string, now state, events record.EventRecorder) error {
 	n := k.nodes[name]
 	if n == nil {
@@ -216,7 +213,6 @@ func (k *Keeper) tell(ctx context.Context, name string, now state, events record
 	return nil
 }
 
-// due reports whether to write a state now.
 func (n *node) due(now state, o Options, at time.Time) bool {
 	if now.kind() == n.told.kind() {
 		n.next = ""

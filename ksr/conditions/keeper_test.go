@@ -26,12 +26,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// cluster has the node n1 and virtual time.
 type cluster struct {
 	t    *testing.T
 	etcd *memory.Store
 	api  *fake.Clientset
-	told int // events already checked
+	told int
 }
 
 func start(t *testing.T, conditions ...corev1.NodeCondition) *cluster {
@@ -43,7 +42,6 @@ func start(t *testing.T, conditions ...corev1.NodeCondition) *cluster {
 	return c
 }
 
-// run starts a keeper.
 func (c *cluster) run() *Keeper {
 	k := New(Options{Client: c.api, Logger: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +64,6 @@ func (c *cluster) put(key, value string) {
 	}
 }
 
-// agent publishes the state of a running agent.
 func (c *cluster) agent(verdict, err string, problems ...string) {
 	c.t.Helper()
 	c.put(models.NodePrefix("n1")+models.AgentKey, "{}")
@@ -96,7 +93,6 @@ func (c *cluster) condition() corev1.NodeCondition {
 	return node.Status.Conditions[i]
 }
 
-// again is an existing event that is counted.
 const again = "again"
 
 // after waits for d and checks the prefixes of the condition and of new events.
@@ -138,7 +134,6 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 		c.after(11*time.Second, "True Healthy Contiv works on this node", "Normal ContivReady Contiv works on this node")
 		healthy := c.condition().LastTransitionTime
 
-		// A temporary problem is not reported.
 		c.agent("broken", "startup resync is not done yet")
 		c.after(30*time.Second, "True Healthy")
 		c.agent("healthy", "")
@@ -149,7 +144,6 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 		if at := c.condition().LastTransitionTime; !at.Equal(&healthy) {
 			t.Errorf("the status has been the same since %v, and not since %v", healthy, at)
 		}
-		// A changed number is not reported, a new problem is.
 		c.agent("degraded", "", "2 values are FAILED")
 		c.after(2*time.Minute, "True Degraded 2 values are FAILED", "Warning ContivDegraded 2 values are FAILED")
 		c.agent("degraded", "", "3 values are FAILED")
@@ -196,7 +190,6 @@ func TestConditionOutlivesTheKeeper(t *testing.T) {
 	})
 }
 
-// Frequent changes of a node cause few events.
 func TestEventsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -244,7 +237,6 @@ func TestRefusedIsSaid(t *testing.T) {
 	})
 }
 
-// The manifest grants exactly the permissions that the keeper uses.
 func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/contiv-ksr-rbac.yaml")
 	if err != nil {
@@ -269,7 +261,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
-		for range 6 { // existing events are counted
+		for range 6 {
 			c.agent("healthy", "")
 			time.Sleep(time.Minute)
 			c.agent("broken", "vswitch does not answer")

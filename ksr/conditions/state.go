@@ -24,12 +24,10 @@ const (
 // maxMessage is the maximal length of a message in bytes.
 const maxMessage = 1000
 
-// state is a node's condition according to its agent.
 type state struct {
-	status  corev1.ConditionStatus
-	reason  string
-	message string
-	// problems in the message.
+	status   corev1.ConditionStatus
+	reason   string
+	message  string
 	problems []string
 }
 
@@ -87,10 +85,8 @@ func (s state) same(other state) bool {
 	return s.kind() == other.kind() && published.Identity(s.message) == published.Identity(other.message)
 }
 
-// kind is the state without its message.
 func (s state) kind() string { return string(s.status) + " " + s.reason }
 
-// news returns the problems that are not in before.
 func (s state) news(before state) (texts []string) {
 	known := published.Identity(before.message)
 	for _, problem := range s.problems {

@@ -32,7 +32,6 @@ func (c Credentials) Write(dir string) error {
 	return nil
 }
 
-// replace writes a file atomically, readable only by its owner.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

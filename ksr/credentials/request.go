@@ -27,7 +27,6 @@ type Requests interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
 }
 
-// pollInterval is the interval of reads of a request.
 const pollInterval = time.Second
 
 // Request requests a certificate for a user and waits for it. approve, if not nil, is first called
@@ -74,7 +73,6 @@ func Request(ctx context.Context, requests Requests, user string, nodes []string
 	}
 }
 
-// objectName converts a user to a valid object name.
 func objectName(user string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
@@ -85,7 +83,6 @@ func objectName(user string) string {
 	return name[:min(len(name), 200)]
 }
 
-// split separates the authority's certificate, which is the last one, from the chain.
 func split(chain, key []byte) (Credentials, error) {
 	var blocks [][]byte
 	for rest := chain; ; {

@@ -14,13 +14,11 @@ import (
 // oldest key leads. The keys have the format of etcdctl elect and concurrency.Election.
 type candidate struct {
 	*Elector
-	lease clientv3.LeaseID
-	key   string
-	// revision in which the key was created.
+	lease    clientv3.LeaseID
+	key      string
 	revision int64
 }
 
-// campaign waits until the candidate leads. It calls waiting before it waits for another one.
 func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 	if err := c.stand(ctx); err != nil {
 		return fmt.Errorf("stand for election: %w", err)
@@ -49,7 +47,6 @@ func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 	}
 }
 
-// stand creates the key.
 func (c *candidate) stand(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()

@@ -38,8 +38,7 @@ type Options struct {
 type Elector struct {
 	opts Options
 	log  *slog.Logger
-	// own is the key of Lead's last candidate.
-	own atomic.Pointer[string]
+	own  atomic.Pointer[string]
 }
 
 var _ ksr.Elector = (*Elector)(nil)
@@ -127,7 +126,6 @@ func reason(ctx, term context.Context, err error) error {
 	return err
 }
 
-// openSession obtains a lease, which is kept alive until the session is closed.
 func (e *Elector) openSession(ctx context.Context) (*concurrency.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
 	defer cancel()
@@ -139,7 +137,6 @@ func (e *Elector) openSession(ctx context.Context) (*concurrency.Session, error)
 	return concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(lease.TTL)))
 }
 
-// closeSession revokes the lease, so that another instance can lead at once.
 func (e *Elector) closeSession(session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.opts.CallTimeout, e.opts.TTL))

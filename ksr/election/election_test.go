@@ -34,9 +34,7 @@ func newElector(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *el
 	return e
 }
 
-// term is one Lead of an instance, as seen by the test.
 type term struct {
-	// leads receives the term's context and store.
 	leads   chan leading
 	waiting chan struct{}
 	// stop ends the instance. ended receives the result of Lead.
@@ -49,7 +47,6 @@ type leading struct {
 	store store.Broker
 }
 
-// lead runs Lead with work that ends with its context.
 func lead(t *testing.T, e *election.Elector) *term {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -78,7 +75,6 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// candidates returns the keys of the election, the leader's first.
 func candidates(t *testing.T, s *etcd.Store) (out []string, leases []int64) {
 	t.Helper()
 	response, err := s.Client().Get(context.Background(), election.DefaultPrefix+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))

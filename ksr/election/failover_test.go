@@ -23,7 +23,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// script is a source with reports from the test.
 type script chan ksr.Changes
 
 func (s script) Run(ctx context.Context, report func(ksr.Changes)) error {
@@ -37,7 +36,6 @@ func (s script) Run(ctx context.Context, report func(ksr.Changes)) error {
 	}
 }
 
-// reaching is a script that the test can disconnect.
 type reaching struct {
 	script
 	reach ksr.Reach
@@ -52,7 +50,6 @@ type instance struct {
 	stop   func()
 }
 
-// resignAfter is how long the leaders of most tests may be disconnected.
 const resignAfter = 20 * time.Millisecond
 
 func start(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *instance {
@@ -82,7 +79,6 @@ func startResigning(t *testing.T, s *etcd.Store, name string, ttl, resignAfter t
 	return i
 }
 
-// pods returns n pods with the generation as a label.
 func pods(n, generation int) ksr.Changes {
 	c := ksr.Changes{Complete: true}
 	for i := range n {
@@ -93,7 +89,6 @@ func pods(n, generation int) ksr.Changes {
 	return c
 }
 
-// awaitRole polls the role.
 func awaitRole(t *testing.T, i *instance, role ksr.Role) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); i.Status().Role != role; time.Sleep(time.Millisecond) {
@@ -123,7 +118,7 @@ func TestFailOverNeverWritesTwice(t *testing.T) {
 			i.source <- pods(n, round)
 		}
 		for _, i := range []*instance{a, b} {
-			i.source <- ksr.Changes{Complete: true} // received when the pods are known
+			i.source <- ksr.Changes{Complete: true}
 		}
 		if round > 1 {
 			killLeader(t, s)
@@ -177,7 +172,6 @@ func killLeader(t *testing.T, s *etcd.Store) {
 	}
 }
 
-// A new leader with the same objects only writes changes.
 func TestStandbyTakesOverWithoutRewriting(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	ctx := context.Background()
@@ -207,7 +201,7 @@ func TestStandbyTakesOverWithoutRewriting(t *testing.T) {
 	}
 
 	b.stop()
-	awaitRole(t, a, ksr.Leader) // at once, although the TTL is minutes
+	awaitRole(t, a, ksr.Leader)
 	a.source <- ksr.Changes{Deleted: []ksr.Ref{{Kind: ksr.Pod, Namespace: "default", Name: "p0"}}, Complete: true}
 	for deadline := time.Now().Add(20 * time.Second); len(kvs) != 199 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		kvs, _, _ = s.List(ctx, podPrefix)

@@ -13,7 +13,6 @@ import (
 
 var errCutOff = errors.New("the API server gives no sign of life")
 
-// two returns a leader and a standby.
 func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standby *instance) {
 	t.Helper()
 	s = etcdtest.Start(t).Store()
@@ -25,7 +24,6 @@ func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standb
 	return s, leader, standby
 }
 
-// wantCandidates polls the candidates.
 func wantCandidates(t *testing.T, s *etcd.Store, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -58,10 +56,10 @@ func TestLeaderThatIsCutOffLeavesToOneThatIsNot(t *testing.T) {
 func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
 	s, a, b := two(t, resignAfter)
 	b.reach.Note(errCutOff)
-	wantCandidates(t, s, "a") // a standby resigns at once
+	wantCandidates(t, s, "a")
 	_, before := candidates(t, s)
 	a.reach.Note(errCutOff)
-	time.Sleep(10 * resignAfter) // nothing must happen
+	time.Sleep(10 * resignAfter)
 	if names, after := candidates(t, s); len(names) != 1 || after[0] != before[0] {
 		t.Errorf("candidates: %v", names)
 	}
@@ -77,7 +75,7 @@ func TestLeaderThatReconnectsInTimeStays(t *testing.T) {
 		a.reach.Note(errCutOff)
 		a.reach.Note(nil)
 	}
-	time.Sleep(resignAfter + 200*time.Millisecond) // nothing must happen
+	time.Sleep(resignAfter + 200*time.Millisecond)
 	if _, after := candidates(t, s); len(after) != 2 || after[0] != before[0] {
 		t.Error("the leader has changed")
 	}

@@ -81,7 +81,6 @@ func (s *Store) write(ctx context.Context, what string, ops ...clientv3.Op) erro
 	return nil
 }
 
-// writeIf makes the change if both guard and condition hold, and reports which one does not.
 func (s *Store) writeIf(ctx context.Context, what string, condition clientv3.Cmp, op clientv3.Op) (bool, error) {
 	inner := clientv3.OpTxn([]clientv3.Cmp{condition}, []clientv3.Op{op}, nil)
 	response, err := s.Client().Txn(ctx).If(s.guard...).Then(inner).Commit()

@@ -29,7 +29,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 	decode := func(o runtime.Object) (runtime.Object, error) {
 		u, ok := o.(*unstructured.Unstructured)
 		if !ok {
-			return o, nil // the status at the end of a watch
+			return o, nil
 		}
 		out := example.DeepCopyObject()
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out); err != nil {
@@ -62,7 +62,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 			if apierrors.IsNotFound(err) && o.ResourceVersion == absentVersion {
 				return absent(ctx), nil
 			}
-			if apierrors.IsNotFound(err) { // removed with its objects
+			if apierrors.IsNotFound(err) {
 				return nil, apierrors.NewResourceExpired(err.Error())
 			}
 			if err != nil {
@@ -71,7 +71,6 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 				object, err := decode(e.Object)
 				if err != nil {
-					// The following list returns the error.
 					status := apierrors.NewResourceExpired(err.Error()).Status()
 					return watch.Event{Type: watch.Error, Object: &status}, true
 				}

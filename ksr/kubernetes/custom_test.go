@@ -14,7 +14,6 @@ func noDefinition() map[string]error {
 	return map[string]error{cnp.Resource: apierrors.NewNotFound(schema.GroupResource{Group: cnp.Group, Resource: cnp.Resource}, "")}
 }
 
-// The definition of cluster network policies may be missing, added and removed.
 func TestDefinitionThatComesAndGoes(t *testing.T) {
 	s := newServer(cluster()...)
 	s.fail(noDefinition())
@@ -27,7 +26,6 @@ func TestDefinitionThatComesAndGoes(t *testing.T) {
 	s.fail(nil)
 	for w := await(t, "watch", s.watching); w.resource != cnp.Resource; w = await(t, "watch", s.watching) {
 	}
-	// The real server starts such a watch with existing objects, the fake one does not.
 	policies := s.custom.Resource(cnp.GroupVersionResource)
 	if _, err := policies.Create(t.Context(), clusterPolicy("later"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -42,7 +40,6 @@ func TestDefinitionThatComesAndGoes(t *testing.T) {
 	wantReport(t, reports, true, "no clusternetworkpolicy later")
 }
 
-// A removed definition removes its objects without events.
 func TestObjectsOfARemovedDefinitionAreGone(t *testing.T) {
 	s := newServer(cluster()...)
 	_, reports := run(t, s, time.Hour)

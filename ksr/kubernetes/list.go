@@ -52,7 +52,6 @@ func (r resource) listPages(ctx context.Context, limit int64) (runtime.Object, e
 	}
 }
 
-// trim returns a copy with only the reflected fields.
 func trim(object runtime.Object) runtime.Object {
 	if o, ok := object.(ksr.Object); ok {
 		return ksr.Trim(o)

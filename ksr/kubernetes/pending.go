@@ -9,11 +9,9 @@ import (
 
 // pending holds the last state of each changed object to report. Informers never wait for it.
 type pending struct {
-	mu sync.Mutex
-	// objects by identity. nil: deleted.
+	mu      sync.Mutex
 	objects map[ksr.Ref]ksr.Object
-	// wake has a token while there are changes.
-	wake chan struct{}
+	wake    chan struct{}
 }
 
 func newPending() *pending {

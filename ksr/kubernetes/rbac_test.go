@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The manifest grants exactly the permissions that the source uses.
 func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/contiv-ksr-rbac.yaml")
 	if err != nil {
@@ -23,7 +22,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
 			t.Fatal(err)
 		}
-		if role.Kind != "ClusterRole" || role.Name != "contiv-ksr" { // package signer has its own
+		if role.Kind != "ClusterRole" || role.Name != "contiv-ksr" {
 			continue
 		}
 		if err := yaml.UnmarshalStrict([]byte(document), &role); err != nil {

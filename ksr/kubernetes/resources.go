@@ -18,8 +18,7 @@ import (
 )
 
 type resource struct {
-	kind ksr.Kind
-	// name as in permissions: "pods".
+	kind    ksr.Kind
 	name    string
 	example runtime.Object
 	list    func(context.Context, metav1.ListOptions) (runtime.Object, error)
@@ -39,7 +38,6 @@ func resources(c kubernetes.Interface, custom dynamic.Interface) []resource {
 	}
 }
 
-// client is the used part of a resource's client.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -59,10 +57,9 @@ func describe[L runtime.Object](kind ksr.Kind, name string, example runtime.Obje
 	}
 }
 
-// listWatch calls note with the result of each call.
 func (r resource) listWatch(note func(error)) *cache.ListWatch {
 	return &cache.ListWatch{
-		DisableChunking: true, // listAll does it
+		DisableChunking: true, // listAll reads in pages
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			list, err := r.listAll(ctx)
 			note(err)

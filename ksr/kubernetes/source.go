@@ -41,7 +41,7 @@ type Source struct {
 
 	mu       sync.Mutex
 	problems map[ksr.Kind]error
-	silent   error // of the last probe
+	silent   error
 }
 
 var _ ksr.ReachingSource = (*Source)(nil)
@@ -203,7 +203,7 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 		if o, ok := object.(runtime.Object); ok {
 			return trim(o), nil
 		}
-		return object, nil // a tombstone
+		return object, nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -220,7 +220,6 @@ func (s *Source) informer(r resource, changes *pending) (informer cache.SharedIn
 	return informer, registration.HasSynced, nil
 }
 
-// note records the result of the last call for a kind and logs a new error.
 func (s *Source) note(r resource, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

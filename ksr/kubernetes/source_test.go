@@ -60,15 +60,11 @@ func clusterPolicy(name string) *unstructured.Unstructured {
 
 var all = []string{"clusternetworkpolicy admin", "endpointslice prod/web-1", "namespace prod", "node n1", "pod prod/a", "policy prod/deny", "service prod/web"}
 
-// server is an API server whose watches the test controls.
 type server struct {
 	*fake.Clientset
-	// custom holds the resources of definitions.
-	custom *dynamicfake.FakeDynamicClient
-	// watching receives the resource and the watch of each new watch.
+	custom   *dynamicfake.FakeDynamicClient
 	watching chan watching
-	// broken holds existing resources whose lists fail.
-	broken atomic.Pointer[map[string]error]
+	broken   atomic.Pointer[map[string]error]
 }
 
 type watching struct {
@@ -209,14 +205,12 @@ func TestAllObjectsAreReportedAtOnceAndThenTheirChanges(t *testing.T) {
 	wantReport(t, reports, true, "no policy prod/deny")
 }
 
-// An object deleted while the watch was interrupted only has a tombstone.
 func TestDeletionDuringAnOutageOfTheWatchIsReported(t *testing.T) {
 	s := newServer(cluster()...)
 	_, reports := run(t, s, time.Hour)
 	wantReport(t, reports, true, all...)
 	watches := s.awaitWatches(t)
 
-	// The former watches miss it.
 	pods := watches["pods"]
 	gone := apierrors.NewResourceExpired("too old").Status()
 	pods.Stop()
@@ -267,7 +261,7 @@ func TestKindThatMustNotBeReadLeavesTheReportIncomplete(t *testing.T) {
 	s := newServer(cluster()...)
 	s.fail(map[string]error{"endpointslices": forbidden("endpointslices")})
 	source, reports := run(t, s, 50*time.Millisecond)
-	var first []string // in several reports, if the others are slow
+	var first []string
 	for len(first) < len(all)-1 {
 		c := await(t, "report", reports)
 		if first = append(first, refs(c)...); c.Complete || slices.Contains(first, "endpointslice prod/web-1") {
@@ -311,7 +305,6 @@ func TestNothingIsReportedWhileNothingCanBeRead(t *testing.T) {
 	}
 }
 
-// Memory must suffice for thousands of pods.
 func TestWhatIsNotReflectedIsNotKept(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: named("a"), Spec: corev1.PodSpec{
 		Volumes:    []corev1.Volume{{Name: "v"}},

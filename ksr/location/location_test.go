@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// slice returns an EndpointSlice with endpoints that are not ready.
 func slice(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
 	port, ready := int32(12379), false
 	s := &discoveryv1.EndpointSlice{
@@ -67,7 +66,7 @@ func TestKeepFollowsEtcd(t *testing.T) {
 	}()
 	holds := func(want string) {
 		t.Helper()
-		line := <-log // follows the change of the file
+		line := <-log
 		data, err := os.ReadFile(file)
 		if got := strings.TrimSpace(string(data)); err != nil || got != want {
 			t.Errorf("the file holds %q, %v, want %q; log: %s", got, err, want, line)

@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// never is longer than any test.
 const never = time.Hour
 
 type watched struct {
@@ -33,7 +32,6 @@ type watched struct {
 	complete bool
 }
 
-// watch starts a source of a directory with the files.
 func watch(t *testing.T, rescan time.Duration, files map[string]string) *watched {
 	t.Helper()
 	w := &watched{t: t, dir: t.TempDir(), reports: make(chan ksr.Changes, 100), log: &locked.Buffer{}, objects: make(map[ksr.Ref]ksr.Object)}
@@ -74,7 +72,6 @@ func (w *watched) rename(from, to string) {
 	}
 }
 
-// await applies reports until the objects match.
 func (w *watched) await(want ...string) {
 	w.t.Helper()
 	slices.Sort(want)
@@ -103,7 +100,6 @@ func (w *watched) apply(c ksr.Changes) {
 	w.complete = c.Complete
 }
 
-// names lists the objects, with the label "v" if set.
 func (w *watched) names() (out []string) {
 	for ref, o := range w.objects {
 		name := ref.String()
@@ -155,7 +151,7 @@ func TestFileWithAMistakeKeepsItsObjects(t *testing.T) {
 	if !strings.Contains(w.log.String(), "its previous content stays in force") {
 		t.Errorf("log does not say what happens:\n%s", w.log)
 	}
-	w.write("z.yaml", pod("z", "1")) // a change of another file does not affect it
+	w.write("z.yaml", pod("z", "1"))
 	w.await("pod default/a@1", "pod default/b@1", "pod default/z@1")
 
 	w.write("a.yaml", pod("a", "3"))
@@ -195,13 +191,11 @@ func TestEditorsMayReplaceFiles(t *testing.T) {
 	w := watch(t, never, map[string]string{"a.yaml": pod("a", "1")})
 	w.await("pod default/a@1")
 
-	// Write a temporary file and rename it.
 	for _, temporary := range []string{".a.yaml.swp", "a.yaml~", "4913", "#a.yaml#", "a.yaml.tmp"} {
 		w.write(temporary, pod("a", temporary))
 		w.rename(w.path(temporary), w.path("a.yaml"))
 		w.await("pod default/a@" + temporary)
 	}
-	// Rename the file, write a new one, remove the backup.
 	w.rename(w.path("a.yaml"), w.path("a.yaml~"))
 	w.write("a.yaml", pod("a", "9"))
 	w.await("pod default/a@9")

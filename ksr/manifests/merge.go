@@ -12,21 +12,17 @@ import (
 )
 
 type merger struct {
-	log *slog.Logger
-	// reported holds the last reported objects, or nil.
+	log           *slog.Logger
 	reported      map[ksr.Ref]ksr.Object
 	complete, any bool
-	// duplicates in the last merge.
-	duplicates []Problem
-	// namedKinds holds the ignored kinds that were logged.
-	namedKinds map[string]bool
+	duplicates    []Problem
+	namedKinds    map[string]bool
 }
 
 func newMerger(log *slog.Logger) *merger {
 	return &merger{log: log, reported: make(map[ksr.Ref]ksr.Object), namedKinds: make(map[string]bool)}
 }
 
-// parse parses a file and logs ignored kinds.
 func (m *merger) parse(name string, text []byte) (parsed, error) {
 	p := parse(name, text)
 	for _, kind := range p.ignored {
@@ -88,7 +84,6 @@ func (m *merger) merge(s dirwatch.Snapshot[parsed]) map[ksr.Ref]ksr.Object {
 	return merged
 }
 
-// problems returns all mistakes, sorted by file.
 func (m *merger) problems(s dirwatch.Snapshot[parsed]) []Problem {
 	out := slices.Clone(m.duplicates)
 	if s.Err != nil {

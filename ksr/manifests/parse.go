@@ -36,10 +36,8 @@ func (p Problem) String() string {
 }
 
 type parsed struct {
-	objects []located
-	// ignored lists unreflected kinds as "apiVersion Kind".
-	ignored []string
-	// errors reject the file, warnings do not.
+	objects          []located
+	ignored          []string
 	errors, warnings problems
 }
 
@@ -53,7 +51,6 @@ func (p problems) Error() string {
 	return strings.Join(texts, "\n")
 }
 
-// located is an object with the number of its document.
 type located struct {
 	object   ksr.Object
 	document int
@@ -75,7 +72,7 @@ func parse(file string, data []byte) parsed {
 			continue
 		}
 		if string(object) == "null" {
-			continue // comments only
+			continue
 		}
 		if err := p.add(object, metav1.TypeMeta{}); err != nil {
 			p.fail(err)
@@ -156,7 +153,7 @@ func (p *parser) add(data []byte, ofList metav1.TypeMeta) error {
 }
 
 func (p *parser) addItems(items []json.RawMessage, typ metav1.TypeMeta) error {
-	if typ.Kind == "" { // kind: List
+	if typ.Kind == "" {
 		typ = metav1.TypeMeta{}
 	}
 	for i, item := range items {
@@ -167,7 +164,6 @@ func (p *parser) addItems(items []json.RawMessage, typ metav1.TypeMeta) error {
 	return nil
 }
 
-// complete validates the parts of the key and sets the default namespace.
 func (p *parser) complete(object ksr.Object) error {
 	name := object.GetName()
 	if name == "" {
@@ -192,7 +188,6 @@ func (p *parser) complete(object ksr.Object) error {
 	return nil
 }
 
-// document is a YAML document of a file.
 type document struct {
 	// line of the file, from 0, at which the text starts.
 	line int
@@ -255,7 +250,6 @@ func hasContent(text []byte) bool {
 	return false
 }
 
-// reason returns the error with line numbers of the file.
 func reason(doc document, err error) string {
 	if doc.line > 0 {
 		padded := append(bytes.Repeat([]byte("\n"), doc.line), doc.text...)

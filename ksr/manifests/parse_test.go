@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/ksr"
 )
 
-// describe lists the objects of a file: "document: identity".
 func describe(p parsed) (out []string) {
 	for _, o := range p.objects {
 		ref, _ := ksr.RefOf(o.object)

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answer approves, signs or rejects a request, or leaves it to an administrator.
 func (s *Signer) answer(ctx context.Context, name string) error {
 	object, exists, err := s.requests.GetByKey(name)
 	if err != nil || !exists {
@@ -34,13 +33,13 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 		return err
 	case !hasCondition(r, certificatesv1.CertificateApproved):
 		if !subject.own {
-			return nil // an administrator decides
+			return nil
 		}
 		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "OwnNode", Message: "a pod of the agent asks for its own node",
 		})
 		_, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
-		return err // the change queues the request again
+		return err
 	}
 	if subject.client != "" {
 		if err := s.Clients(ctx, subject.client, subject.permitted); err != nil {
@@ -64,7 +63,6 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse records the reason in a rejected request. An approved one is marked as failed.
 func (s *Signer) refuse(ctx context.Context, r *certificatesv1.CertificateSigningRequest, reason *refusedError) error {
 	s.Logger.Warn("request for a certificate for etcd refused", "request", r.Name, "by", r.Spec.Username, "error", reason)
 	condition := certificatesv1.CertificateSigningRequestCondition{Status: corev1.ConditionTrue, Reason: "Refused", Message: reason.Error()}

@@ -48,7 +48,6 @@ func ServerNames(namespace string) []string {
 	return []string{"contiv-etcd", "contiv-etcd." + namespace, "contiv-etcd." + namespace + ".svc", "localhost"}
 }
 
-// Keys of token claims in the requester's extra data.
 const (
 	podNameClaim = "authentication.kubernetes.io/pod-name"
 	podUIDClaim  = "authentication.kubernetes.io/pod-uid"
@@ -120,7 +119,7 @@ func (s *Signer) findAuthority(ctx context.Context) (*pki.Authority, error) {
 		if err == nil {
 			s.Logger.Info("authority for etcd's certificates made", "secret", AuthoritySecret)
 		}
-		if apierrors.IsAlreadyExists(err) { // another KSR was faster
+		if apierrors.IsAlreadyExists(err) {
 			secret, err = secrets.Get(ctx, AuthoritySecret, metav1.GetOptions{})
 		}
 	}
@@ -255,7 +254,7 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	if missing {
 		_, err = secrets.Create(ctx, next, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return s.Now(), nil // read it again
+			return s.Now(), nil
 		}
 	} else {
 		next.ResourceVersion = secret.ResourceVersion

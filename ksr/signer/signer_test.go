@@ -38,10 +38,9 @@ const (
 )
 
 type cluster struct {
-	t      *testing.T
-	client *fake.Clientset
-	mu     sync.Mutex
-	// user and pod of the next requester.
+	t         *testing.T
+	client    *fake.Clientset
+	mu        sync.Mutex
 	user, pod string
 	uid       types.UID
 	number    int
@@ -68,7 +67,6 @@ func newCluster(t *testing.T) *cluster {
 		t: t, clients: make(map[string]access.Client), user: account, pod: "agent-1", uid: "uid-agent-1",
 		client: fake.NewClientset(node("n1", "192.168.16.1"), node("n2", "fd00::2"), pod("agent-1", "n1", "contiv-agent"), pod("other", "n1", "default")),
 	}
-	// Imitate the API server.
 	c.client.PrependReactor("create", "certificatesigningrequests", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		r := a.(k8stesting.CreateAction).GetObject().(*certificatesv1.CertificateSigningRequest)
 		c.mu.Lock()
@@ -90,7 +88,6 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// refuseStale rejects updates of outdated Secrets, as the API server does.
 func refuseStale() k8stesting.ReactionFunc {
 	versions := map[string]int{} // the client handles one action at a time
 	return func(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -114,7 +111,6 @@ func refuseStale() k8stesting.ReactionFunc {
 	}
 }
 
-// start starts two signers.
 func (c *cluster) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -141,7 +137,6 @@ func (c *cluster) start() {
 	c.stop = func() { cancel(); wg.Wait() }
 }
 
-// as sets the next requester.
 func (c *cluster) as(user, pod string, uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +221,6 @@ func TestClientsAreApproved(t *testing.T) {
 	}
 }
 
-// etcd's certificate names all nodes, including new ones, and survives restarts.
 func TestServerCertificate(t *testing.T) {
 	c := newCluster(t)
 	server := func() (string, []string) {
@@ -264,7 +258,7 @@ func TestServerCertificate(t *testing.T) {
 	after, _ := server()
 	c.stop()
 	c.start()
-	got, err := c.request("node:n1") // the signers are running
+	got, err := c.request("node:n1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +345,7 @@ func TestPermissionsAreThoseThatAreUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for document := range strings.SplitSeq(string(data), "\n---\n") {
-			var role rbacv1.ClusterRole // a Role has the same fields
+			var role rbacv1.ClusterRole
 			if err := yaml.Unmarshal([]byte(document), &role); err != nil {
 				t.Fatal(err)
 			}
