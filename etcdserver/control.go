@@ -60,7 +60,6 @@ func (o Options) with(s *Server) Options {
 	return o
 }
 
-// host holds the current server.
 type host struct {
 	ctx  context.Context
 	opts Options
@@ -83,7 +82,6 @@ func (h *host) current() (*Server, error) {
 	return h.server, h.failed
 }
 
-// serves returns the server, or the reason why it is not running.
 func (h *host) serves() (*Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +94,6 @@ func (h *host) serves() (*Server, error) {
 	return nil, errStarting
 }
 
-// wait returns the error that ended the last server.
 func (h *host) wait() error {
 	for {
 		server, failed := h.current()
@@ -139,7 +136,6 @@ func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// restore receives a snapshot and responds once its data are served.
 func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	if len(h.opts.Members) > 0 {
 		http.Error(w, "this is one of several members, which have to be restored together: stop all of them, and call contiv-etcd restore with --name and --member on each of their nodes", http.StatusConflict)
@@ -166,8 +162,6 @@ func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	h.opts.Logger.Warn("The data of etcd were restored from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
 }
 
-// replace restarts the server with the data of the snapshot or, if that fails, with its previous
-// data.
 func (h *host) replace(file string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,7 +15,6 @@ import (
 
 // Connection limits. A connection is pending until its TLS handshake has verified a certificate.
 const (
-	// handshakeTimeout bounds the TLS handshake plus the HTTP/2 preface.
 	handshakeTimeout = 5 * time.Second
 	// pendingPerAddress limits the pending connections of a source address, and pendingInTotal all
 	// of them.
@@ -42,11 +41,9 @@ type gate struct {
 	perAddress, maxPending    int
 	perClient, maxEstablished int
 
-	mu sync.Mutex
-	// pending holds *gateConn by source address, the oldest first.
-	pending      map[netip.Addr]*list.List
-	pendingCount int
-	// established counts connections by gateConn.client.
+	mu               sync.Mutex
+	pending          map[netip.Addr]*list.List
+	pendingCount     int
 	established      map[string]int
 	establishedCount int
 }
@@ -62,13 +59,11 @@ func newGate() *gate {
 	pending := min(pendingInTotal, usable/4)
 	return &gate{
 		perAddress: min(pendingPerAddress, max(pending/4, 1)), maxPending: pending,
-		// Evicted connections close their descriptors with a delay.
 		perClient: connectionsPerClient, maxEstablished: usable - 2*pending,
 		pending: make(map[netip.Addr]*list.List), established: make(map[string]int),
 	}
 }
 
-// gateListener admits accepted connections through the gate.
 type gateListener struct {
 	net.Listener
 	gate *gate
@@ -106,8 +101,7 @@ type gateConn struct {
 	gate   *gate
 	source netip.Addr
 	// place is the position among the pending connections, or nil.
-	place *list.Element
-	// client is the certificate's name or the source address. It is "" until established.
+	place  *list.Element
 	client string
 	closed bool
 }
@@ -201,7 +195,6 @@ func (g *gate) forget(c *gateConn) {
 	c.closed = true
 }
 
-// gateCredentials establishes connections after a successful handshake.
 type gateCredentials struct {
 	credentials.TransportCredentials
 }
@@ -230,7 +223,6 @@ func (c gateCredentials) Clone() credentials.TransportCredentials {
 	return gateCredentials{c.TransportCredentials.Clone()}
 }
 
-// commonNameOf returns the common name of the verified certificate, or "".
 func commonNameOf(info credentials.AuthInfo) string {
 	if tls, ok := info.(credentials.TLSInfo); ok && len(tls.State.VerifiedChains) > 0 {
 		return tls.State.VerifiedChains[0][0].Subject.CommonName

@@ -33,8 +33,7 @@ const (
 	nearFull = 80
 	// smallPart is the fraction 1/smallPart of the quota that every user may use when etcd is
 	// nearly full.
-	smallPart = 1024
-	// refusalLasts is how long a refusal is reported.
+	smallPart    = 1024
 	refusalLasts = 5 * time.Minute
 )
 
@@ -63,9 +62,9 @@ type ledger struct {
 
 type account struct {
 	keys    int
-	kept    int64 // bytes of current keys
+	kept    int64
 	older   [slots]int64
-	newest  int64 // number of the newest slot
+	newest  int64
 	pending struct {
 		keys, leases int
 		bytes        int64
@@ -119,7 +118,6 @@ func (l *ledger) supersede(user string, size int64) {
 	a.older[a.newest%slots] += size
 }
 
-// reset prepares a new count of all keys.
 func (l *ledger) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +127,6 @@ func (l *ledger) reset() {
 	}
 }
 
-// forget handles a compaction of all older revisions.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,7 +171,6 @@ func (l *ledger) drop(key string, e entry, superseded bool) {
 	}
 }
 
-// deleted records the deletion of a key at a revision.
 func (l *ledger) deleted(key string, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +181,6 @@ func (l *ledger) deleted(key string, revision int64) {
 
 func sizeOf(key, value []byte) int64 { return int64(len(key)+len(value)) + overhead }
 
-// admission reserves room for a write in progress.
 type admission struct {
 	l     *ledger
 	user  string
@@ -193,7 +188,6 @@ type admission struct {
 	keys  int
 }
 
-// admit reserves room for a user's writes, or returns the reason for a refusal.
 func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
 	if len(puts) == 0 {
 		return &admission{l: l, user: user}, nil
@@ -228,7 +222,6 @@ func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
 	return m, nil
 }
 
-// done frees the reservation after the write was recorded or failed.
 func (m *admission) done() {
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
@@ -264,7 +257,6 @@ func (r refusal) Error() string {
 	return fmt.Sprintf("the limit of %s in etcd is reached: %s", r.user, r.why)
 }
 
-// report lists the refused users with the reasons, the largest user first.
 func (l *ledger) report() (most string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,7 +277,6 @@ func (l *ledger) report() (most string) {
 	return most
 }
 
-// watch counts watchers and streams of a user.
 func (l *ledger) watch(user string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Headers of the response to AlarmList.
 const (
 	// LimitsHeader is present if users have limits.
 	LimitsHeader = "contiv-etcd-limits"
@@ -35,7 +34,6 @@ var refusedRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Requests that were refused because a user has reached a limit (bytes, keys, leases, watches), or has written most when etcd was nearly full (full).",
 }, []string{"user", "limit"})
 
-// limiter enforces the limits of users.
 type limiter struct {
 	etcd   *embed.Etcd
 	ledger *ledger
@@ -43,7 +41,6 @@ type limiter struct {
 	done   sync.WaitGroup
 }
 
-// newLimiter counts the contents of etcd and follows all changes until close.
 func newLimiter(etcd *embed.Etcd, opts Options) *limiter {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &limiter{etcd: etcd, stop: stop, ledger: newLedger(opts.Limits, opts.Quota, opts.CompactAfter, opts.Owner, etcd.Server.Backend().SizeInUse)}
@@ -122,7 +119,6 @@ func refused(err error) error {
 	return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
 }
 
-// unary enforces the limits on unary requests.
 func (l *limiter) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if r, ok := request.(*pb.AlarmRequest); ok && r.Action == pb.AlarmRequest_GET {
 		header := metadata.Pairs(LimitsHeader, "on")
@@ -150,7 +146,6 @@ func (l *limiter) unary(ctx context.Context, request any, _ *grpc.UnaryServerInf
 	return handle(ctx, request)
 }
 
-// putsOf returns the writes of both branches of a transaction.
 func putsOf(r *pb.TxnRequest, list []*pb.PutRequest) []*pb.PutRequest {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {
@@ -165,7 +160,6 @@ func putsOf(r *pb.TxnRequest, list []*pb.PutRequest) []*pb.PutRequest {
 	return list
 }
 
-// write admits puts and records the successful ones.
 func (l *limiter) write(ctx context.Context, user string, request any, puts []*pb.PutRequest, handle grpc.UnaryHandler) (any, error) {
 	for _, put := range puts {
 		if put.Lease != 0 && !l.owns(ctx, user, put.Lease) {
@@ -192,12 +186,11 @@ func (l *limiter) write(ctx context.Context, user string, request any, puts []*p
 
 func (l *limiter) record(user string, put *pb.PutRequest, revision int64) {
 	if put.IgnoreValue {
-		return // the watch reports the size
+		return
 	}
 	l.ledger.put(user, string(put.Key), sizeOf(put.Key, put.Value), revision)
 }
 
-// recordTxn records the branch that was executed.
 func (l *limiter) recordTxn(user string, request *pb.TxnRequest, response *pb.TxnResponse, revision int64) {
 	branch := request.Failure
 	if response.Succeeded {
@@ -230,7 +223,6 @@ func leasesOf(user string) int64 {
 
 func isLeaseOf(user string, id int64) bool { return id&^0xffff == leasesOf(user) }
 
-// grant assigns a lease ID that contains the user.
 func (l *limiter) grant(ctx context.Context, user string, r *pb.LeaseGrantRequest, handle grpc.UnaryHandler) (any, error) {
 	if r.ID != 0 && !isLeaseOf(user, r.ID) {
 		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: lease %x has an ID that is not of %s: have etcd choose it (ID 0)", r.ID, user)
@@ -278,7 +270,6 @@ func (l *limiter) owns(ctx context.Context, user string, id int64) bool {
 	return len(answer.Keys) > 0
 }
 
-// stream counts streams and their watchers. It lets users keep only their own leases alive.
 func (l *limiter) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	user := userOf(stream.Context())
 	if user == "" {
@@ -302,7 +293,6 @@ type limitedStream struct {
 	closed  bool
 }
 
-// close returns the number of remaining watchers.
 func (s *limitedStream) close() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// cluster is an etcd with users and the authority of their certificates.
 type cluster struct {
 	t    testing.TB
 	opts Options
@@ -40,7 +39,6 @@ type cluster struct {
 	s    *Server
 }
 
-// newCluster starts an etcd whose users may write their own prefixes.
 func newCluster(t testing.TB, limits Limits, quota int64, nodes ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, opts: testOptions(t)}
@@ -135,7 +133,6 @@ func (c *cluster) clientAt(endpoint, user string) *clientv3.Client {
 	return client
 }
 
-// user creates a user who may read everything and write the prefixes.
 func (c *cluster) user(root *clientv3.Client, name string, prefixes ...string) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -157,7 +154,6 @@ func (c *cluster) user(root *clientv3.Client, name string, prefixes ...string) {
 	must(err)
 }
 
-// reports reads the headers, as agents do.
 func reports(t testing.TB, c *clientv3.Client) (limited bool, refused string) {
 	t.Helper()
 	var header metadata.MD
@@ -184,7 +180,6 @@ func untilRefused(t testing.TB, most int, write func(i int) error) int {
 	return 0
 }
 
-// rpcError reverts clientv3's error conversion.
 func rpcError(err error) error {
 	if e, ok := err.(rpctypes.EtcdError); ok {
 		return status.Error(e.Code(), e.Error())
@@ -265,7 +260,7 @@ func TestUsersAreLimited(t *testing.T) {
 				t.Errorf("the report is %q", text)
 			}
 			c.restart()
-			if strings.HasSuffix(name, "of KSR") { // a key without owner counts in memory only
+			if strings.HasSuffix(name, "of KSR") {
 				return
 			}
 			root, evil, good = c.client(Root), c.client("node:evil"), c.client("node:good")
@@ -281,7 +276,6 @@ func TestUsersAreLimited(t *testing.T) {
 	}
 }
 
-// A client with access to all nodes has one limit in total.
 func TestClientsAreLimited(t *testing.T) {
 	c := newCluster(t, Limits{Keys: 50}, 0, "good")
 	ops, good := c.client("client:ops"), c.client("node:good")
@@ -307,7 +301,6 @@ func await(t testing.TB, what string, step func() error) {
 	t.Fatalf("not in time: %s: %v", what, err)
 }
 
-// Only its user can keep alive, revoke and use a lease, also after a restart.
 func TestLeasesAreOfTheirUser(t *testing.T) {
 	c := newCluster(t, Limits{Leases: 5}, 0, "evil", "good")
 	ctx := t.Context()
@@ -364,7 +357,6 @@ func TestLeasesAreOfTheirUser(t *testing.T) {
 		t.Errorf("a lease that is gone: %v", err)
 	}
 
-	// Leases from before limits existed.
 	old, err := root.Grant(ctx, 600)
 	if err == nil {
 		_, err = root.Put(ctx, "/vnf-agent/good/old", "", clientv3.WithLease(old.ID))
@@ -387,7 +379,6 @@ func TestWatchesAreLimited(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := 0
 		for range 20 {
-			// Different metadata open separate streams.
 			for response := range evil.Watch(metadata.AppendToOutgoingContext(ctx, "n", fmt.Sprint(time.Now().UnixNano())), "/vnf-agent/evil/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
 				if response.Err() != nil {
 					refused++
@@ -453,7 +444,6 @@ func TestLargestWriterIsRefusedFirst(t *testing.T) {
 	await(t, "the writer is not refused any more", func() error { _, err := evil.Put(ctx, "/vnf-agent/evil/x", value); return err })
 }
 
-// The accounts match the store after concurrent writes and deletions.
 func TestAccountsAgreeWithTheStore(t *testing.T) {
 	c := newCluster(t, Limits{}, 0, "a", "b")
 	ctx := t.Context()
@@ -502,7 +492,6 @@ func TestAccountsAgreeWithTheStore(t *testing.T) {
 	})
 }
 
-// Older revisions count until they are compacted.
 func TestOlderRevisionsAreForgotten(t *testing.T) {
 	l := newLedger(Limits{Bytes: 1000, Keys: 10}, 1<<40, time.Hour, func(string) string { return "" }, func() int64 { return 0 })
 	now := time.Unix(1e9, 0)

@@ -8,7 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// maintainPeriod is the interval of checks of the database's size.
 const maintainPeriod = 10 * time.Second
 
 // maintain frees space. The database file never shrinks by itself, and its size counts for the
@@ -79,7 +78,6 @@ func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, 
 	return false, nil
 }
 
-// forgetRevisions compacts up to the newest revision and waits for completion.
 func (s *Server) forgetRevisions(ctx context.Context) error {
 	kv := s.etcd.Server.KV()
 	revision := kv.Rev()

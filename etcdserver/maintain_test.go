@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fill writes until etcd refuses.
 func fill(t *testing.T, c *clientv3.Client, key func(int) string) {
 	t.Helper()
 	value := strings.Repeat("x", 256<<10)
@@ -63,7 +62,6 @@ func TestFullUntilSomethingIsDeleted(t *testing.T) {
 	put(t, s.Endpoint(), "/other", "v")
 }
 
-// Free pages do not accumulate beyond half of the quota, and no alarm is raised.
 func TestFreePagesAreGivenBackBeforeEtcdIsFull(t *testing.T) {
 	opts := testOptions(t)
 	opts.Quota = 16 << 20

@@ -119,14 +119,12 @@ func (o Options) withDefaults() Options {
 // knowsClients reports whether clients need certificates.
 func (o Options) knowsClients() bool { return o.CertFile != "" && o.ClientCAFile != "" }
 
-// endpoints are the URLs to listen on, with their actual ports.
 type endpoints struct {
 	clients []url.URL
 	peer    url.URL
 	health  []url.URL // at most one
 }
 
-// resolve validates the URLs and replaces port 0 by a free port.
 func (o Options) resolve() (endpoints, error) {
 	var e endpoints
 	if (o.CertFile == "") != (o.KeyFile == "") {

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directories in the data directory next to etcd's "member".
 const (
 	memberDir    = "member"
 	restoringDir = "restoring"
@@ -66,7 +65,6 @@ func Restore(file string, opts Options) error {
 	return nil
 }
 
-// checkedSum verifies a snapshot file and returns its hexadecimal checksum.
 func checkedSum(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -89,7 +87,7 @@ func exchange(dir string) error {
 	member, restored := filepath.Join(dir, memberDir), filepath.Join(dir, restoringDir, memberDir)
 	replaced := filepath.Join(dir, ReplacedDir)
 	err := unix.Renameat2(unix.AT_FDCWD, restored, unix.AT_FDCWD, member, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.ENOENT) { // no previous data
+	if errors.Is(err, unix.ENOENT) {
 		err = os.Rename(restored, member)
 	}
 	if err != nil {

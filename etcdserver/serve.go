@@ -41,7 +41,6 @@ type clientListeners struct {
 	serving   sync.WaitGroup
 }
 
-// listenClients opens the client URLs. Connections wait until serve.
 func listenClients(urls []url.URL) (*clientListeners, error) {
 	c := &clientListeners{urls: urls}
 	for _, u := range urls {

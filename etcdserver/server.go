@@ -29,11 +29,10 @@ type Server struct {
 	endpoints []string
 	urls      endpoints
 	clients   *clientListeners
-	limits    *limiter // nil without limits
-	member    bool     // one of several
+	limits    *limiter
+	member    bool
 	closing   atomic.Bool
-	// failed receives the error that ended a client listener.
-	failed chan error
+	failed    chan error
 	// stop ends the maintenance. background waits for its goroutines.
 	stop       context.CancelFunc
 	background sync.WaitGroup
@@ -132,7 +131,6 @@ func initialCluster(members map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// config translates opts to etcd's configuration.
 func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = opts.Name
@@ -184,7 +182,6 @@ func (s *Server) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots, s.limits.unary), grpc.ChainStreamInterceptor(s.limits.stream), grpc.NumStreamWorkers(requestWorkers)}
 }
 
-// advertised returns the client URLs that etcd can advertise, which excludes unix sockets.
 func advertised(urls endpoints) []url.URL {
 	var out []url.URL
 	for _, u := range urls.clients {
@@ -198,7 +195,6 @@ func advertised(urls endpoints) []url.URL {
 	return out
 }
 
-// startError adds advice to etcd's errors.
 func startError(err error, urls endpoints) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("start etcd: %w", err)
@@ -231,7 +227,6 @@ func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// supervise waits for the end of the member.
 func (s *Server) supervise() {
 	defer close(s.done)
 	select {

@@ -171,11 +171,11 @@ func TestStartGivesUpWhenItsContextEnds(t *testing.T) {
 	cancel()
 	opts := testOptions(t)
 	if s, err := Start(ctx, opts); err == nil {
-		s.Close() // fine: it was ready earlier
+		s.Close()
 	} else if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	start(t, opts) // directory and lock are free
+	start(t, opts)
 }
 
 func TestLogOfEtcdGoesToSlog(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// catchUpTimeout bounds a snapshot's wait for other members.
 const catchUpTimeout = 5 * time.Second
 
 // Snapshot writes all data to w in the format of "etcdctl snapshot save": the database and its
@@ -62,7 +61,6 @@ func WriteSnapshotFile(file string, write func(io.Writer) error) error {
 	return os.Rename(temporary.Name(), file)
 }
 
-// checkSnapshot verifies the checksum at the end of a snapshot.
 func checkSnapshot(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -86,16 +84,13 @@ func checkSnapshot(f *os.File) error {
 	return nil
 }
 
-// Scheduled snapshots are named contiv-etcd-<UTC>.db.
 const (
 	snapshotPrefix = "contiv-etcd-"
 	snapshotSuffix = ".db"
 	snapshotTime   = "20060102T150405Z"
-	// snapshotRetry is the delay after a failed snapshot.
-	snapshotRetry = time.Minute
+	snapshotRetry  = time.Minute
 )
 
-// lastSnapshot is exported at HealthURL with etcd's metrics.
 var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "contiv_etcd_last_snapshot_timestamp_seconds",
 	Help: "When the newest of the scheduled snapshots was made; 0: there is none.",
@@ -106,7 +101,6 @@ var registerMetrics = sync.OnceFunc(func() {
 	prometheus.MustRegister(lastSnapshot, pendingConnections, establishedConnections, refusedConnections, refusedRequests)
 })
 
-// schedule takes a snapshot when the newest one is SnapshotEvery old, and removes old ones.
 func (s *Server) schedule(ctx context.Context, opts Options) {
 	for {
 		wait := snapshotRetry
@@ -125,7 +119,6 @@ func (s *Server) schedule(ctx context.Context, opts Options) {
 	}
 }
 
-// scheduled takes a snapshot if one is due, and returns the time of the newest.
 func (s *Server) scheduled(opts Options, now time.Time) (time.Time, error) {
 	if err := os.MkdirAll(opts.SnapshotDir, 0o700); err != nil {
 		return now, err
@@ -161,7 +154,6 @@ type snapshotFile struct {
 	made time.Time
 }
 
-// snapshots returns the scheduled snapshots in dir, the oldest first.
 func snapshots(dir string) (list []snapshotFile, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -124,7 +124,6 @@ func TestRestoringWhatNobodyServes(t *testing.T) {
 	}
 }
 
-// An invalid snapshot changes nothing.
 func TestFilesThatAreNoSnapshots(t *testing.T) {
 	opts := testOptions(t)
 	s := serve(t, opts)

@@ -21,7 +21,6 @@ var knownWarnings = map[string]bool{
 	"simple token is not cryptographically signed":                                         true,
 }
 
-// slogCore is a zapcore.Core that writes to a slog.Handler.
 type slogCore struct {
 	handler slog.Handler
 	closing *atomic.Bool
