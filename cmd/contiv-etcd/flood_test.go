@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// startLimited runs a contiv-etcd with a limit of 1024 open files.
 func startLimited(t *testing.T, args ...string) *process {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -44,14 +43,12 @@ func startLimited(t *testing.T, args ...string) *process {
 	return p
 }
 
-// flood opens connections to an address continuously and keeps them open.
 type flood struct {
 	stop   chan struct{}
 	wg     sync.WaitGroup
 	opened chan struct{} // closed after as many connections as the server has descriptors
 }
 
-// startFlood sends begin on each connection and then one byte per second.
 func startFlood(t *testing.T, source, target string, begin []byte) *flood {
 	t.Helper()
 	f := &flood{stop: make(chan struct{}), opened: make(chan struct{})}

@@ -48,7 +48,6 @@ func TestClientsKnowWhetherThereAreLimits(t *testing.T) {
 	}
 }
 
-// A key's owner is the user who may write it.
 func TestOwners(t *testing.T) {
 	for key, want := range map[string]string{
 		models.NodePrefix("node1") + "config/x": access.NodeUser + "node1",

@@ -72,7 +72,7 @@ func command() *cobra.Command {
 	return c
 }
 
-// ownerOf returns the user of the node whose part of etcd contains the key, or "" for other keys,
+// ownerOf returns the user of the node that writes the key, or "" for other keys,
 // such as KSR's.
 func ownerOf(key string) string {
 	rest, ok := strings.CutPrefix(key, models.AgentPrefix)

@@ -29,7 +29,6 @@ type process struct {
 	stderr   *strings.Builder
 }
 
-// start runs a contiv-etcd and waits until it reports that it is ready.
 func start(t *testing.T, dir string) *process {
 	t.Helper()
 	return startWith(t, dir, "--listen-client", "http://127.0.0.1:0")

@@ -23,7 +23,6 @@ import (
 	"github.com/contiv/contiv/test/loopback"
 )
 
-// members are the members of one etcd cluster.
 type members struct {
 	t         *testing.T
 	authority *pki.Authority
@@ -118,7 +117,6 @@ func (m *members) root() *etcd.Store {
 	return s
 }
 
-// One of three members may be away. It catches up afterwards. All restore the same backup.
 func TestThreeMembers(t *testing.T) {
 	m := newMembers(t, 3)
 	m.start()
@@ -181,7 +179,6 @@ func TestSnapshotsOfAllMembersHaveAllData(t *testing.T) {
 	}
 }
 
-// Without a quorum, the snapshot contains the member's own data.
 func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
 	m := newMembers(t, 3)
 	m.start()
@@ -243,7 +240,6 @@ func TestNodesAreNoMembers(t *testing.T) {
 	}
 }
 
-// askForMembers closes the connection.
 func askForMembers(conn net.Conn) error {
 	defer conn.Close()
 	if _, err := fmt.Fprintf(conn, "GET /members HTTP/1.1\r\nHost: etcd\r\n\r\n"); err != nil {

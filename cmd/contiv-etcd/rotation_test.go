@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// secretVolume replaces the files of a directory atomically, as kubelet does.
 type secretVolume struct {
 	t   *testing.T
 	dir string

@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// A starting member answers requests for a snapshot or a restoration with the reason why it waits.
 func TestAskedWhileStarting(t *testing.T) {
 	m := newMembers(t, 3)
 	opts := m.options[0]

@@ -66,7 +66,6 @@ func certificates(t *testing.T) (dir string) {
 	return dir
 }
 
-// As in a cluster: TLS to any address of etcd, and probes without certificate.
 func TestClientsAndServerKnowEachOtherByCertificate(t *testing.T) {
 	certs := certificates(t)
 	file := func(name string) string { return filepath.Join(certs, name) }
@@ -96,7 +95,7 @@ func TestClientsAndServerKnowEachOtherByCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := good
 			test.change(&c)
-			c.OperationTimeout = config.Duration(time.Second) // failures are retried until then
+			c.OperationTimeout = config.Duration(time.Second)
 			s, err := etcd.New(c)
 			if err != nil {
 				t.Fatal(err)
