@@ -16,7 +16,6 @@ import (
 
 // DNat44 and DNat66 mappings have the same fields for clients.
 
-// clientsAndRest66 converts a mapping for validClients.
 func clientsAndRest66(m *staticMapping66) *staticMapping {
 	return vswitch.DNAT66AsDNAT44(&contiv_nat.DNat66{StMappings: []*staticMapping66{m}}).GetStMappings()[0]
 }

@@ -67,7 +67,6 @@ func validIPv4(field, addr string) error {
 	return nil
 }
 
-// normalGlobal sorts the lists.
 func normalGlobal(g *vpp_nat.Nat44Global) *vpp_nat.Nat44Global {
 	g = proto.CloneOf(g)
 	slices.SortFunc(natInterfacesOf(g), func(a, b *vpp_nat.Nat44Global_Interface) int {

@@ -135,7 +135,6 @@ func validatePool(p *vpp_nat.Nat44AddressPool) error {
 	return nil
 }
 
-// lastOf returns the last address of a pool, which is the first one if unset.
 func lastOf(p *vpp_nat.Nat44AddressPool) string {
 	if p.GetLastIp() == "" {
 		return p.GetFirstIp()

@@ -87,7 +87,6 @@ func TestDNATEquivalence(t *testing.T) {
 			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.want)
 		}
 	}
-	// A client stays with the only backend when others are added.
 	one := oneMapping(func(m *staticMapping) { m.LocalIps = m.LocalIps[1:] })
 	sticky := oneMapping(func(m *staticMapping) { m.LocalIps, m.SessionAffinity = m.LocalIps[1:], 600 })
 	if proto.Equal(normalDNAT(one), normalDNAT(sticky)) {
