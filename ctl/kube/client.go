@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resources that contivctl knows by type.
 var (
 	Namespaces      = corev1.SchemeGroupVersion.WithResource("namespaces")
 	Nodes           = corev1.SchemeGroupVersion.WithResource("nodes")
@@ -72,7 +71,7 @@ func (c *Client) Kinds(ctx context.Context, of schema.GroupVersion) (map[string]
 	}
 	kinds := map[string]schema.GroupVersionResource{}
 	for _, r := range list.APIResources {
-		if !strings.Contains(r.Name, "/") { // not a subresource
+		if !strings.Contains(r.Name, "/") {
 			kinds[r.Kind] = of.WithResource(r.Name)
 		}
 	}
@@ -84,7 +83,6 @@ func (c *Client) Logs(ctx context.Context, namespace, pod, container string) (io
 	return c.pod(c.rest.Get(), namespace, pod, "log").Param("container", container).Stream(ctx)
 }
 
-// exec returns the URL that runs a command in a container, with all streams.
 func (c *Client) exec(namespace, pod, container string, command ...string) *url.URL {
 	r := c.pod(c.rest.Post(), namespace, pod, "exec").Param("container", container)
 	for _, word := range command {
@@ -93,7 +91,6 @@ func (c *Client) exec(namespace, pod, container string, command ...string) *url.
 	return r.Param("stdin", "true").Param("stdout", "true").Param("stderr", "true").URL()
 }
 
-// pod sets the subresource of a pod on a request.
 func (c *Client) pod(r *rest.Request, namespace, name, subresource string) *rest.Request {
 	return r.AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).SubResource(subresource)
 }

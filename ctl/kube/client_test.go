@@ -25,7 +25,6 @@ func answering(t *testing.T, answers map[string]string) *Client {
 	return c
 }
 
-// recording is answering with a record of the request bodies.
 func recording(t *testing.T, answers map[string]string) (c *Client, bodies map[string]string) {
 	t.Helper()
 	bodies = map[string]string{}

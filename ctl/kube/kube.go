@@ -132,7 +132,6 @@ func Unusable(kubeconfig string, err error) error {
 	return fmt.Errorf("%s: %w", by, err)
 }
 
-// dial connects to the standard streams of a program in a container.
 func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
 	executor, err := newExecutor(config, command)
 	if err != nil {
@@ -165,7 +164,6 @@ func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor,
 	})
 }
 
-// conn is a connection whose errors include the reason why the program ended.
 type conn struct {
 	net.Conn
 	cancel context.CancelFunc

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Channels of exec over WebSocket, in the first byte of each message.
 const (
 	stdin  = 0
 	stdout = 1
@@ -68,7 +67,6 @@ func apiServer(t *testing.T, socket string) (kubeconfig string) {
 	return kubeconfig
 }
 
-// relay imitates contivctl relay behind kubelet.
 func relay(ws *websocket.Conn, socket string) {
 	send := func(channel byte, text string) {
 		_ = ws.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, text...))
@@ -136,7 +134,6 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// A given kubeconfig has no fallback.
 func TestNamedKubeconfigLeadsToACluster(t *testing.T) {
 	dir := t.TempDir()
 	good, empty, none := apiServer(t, filepath.Join(dir, "agent.sock")), filepath.Join(dir, "empty"), filepath.Join(dir, "none")

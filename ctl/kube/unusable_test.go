@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// KUBECONFIG may list several files.
 func TestSeveralUnusableFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {

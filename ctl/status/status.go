@@ -109,7 +109,7 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 	p := Probe{State: Ready}
 	if refused != nil {
 		p.State, p.Problem = NotReady, refused.Text
-		_ = json.Unmarshal(refused.Body, &h) // missing fields stay empty
+		_ = json.Unmarshal(refused.Body, &h)
 	}
 	p.Version, p.Database, p.NodeConfig, p.Problems, p.Notes = h.Version, h.Database, h.NodeConfig, h.Problems, h.Notes
 	p.clock = clockOf(h.Time, begin, end)
@@ -119,7 +119,6 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 	return p, nil
 }
 
-// told returns the problems of an answer without a list of problems.
 func (h answer) told() (problems []health.Problem) {
 	add := func(check, text string) {
 		problems = append(problems, health.Problem{Check: check, Text: text})

@@ -25,7 +25,6 @@ func Compare(probes []target.Answer[Probe], live bool) {
 // clocksDiffer is the tolerated difference.
 const clocksDiffer = 2 * time.Second
 
-// compareClocks compares each clock with the median.
 func compareClocks(probes []target.Answer[Probe]) {
 	var known []int
 	for i, a := range probes {
@@ -88,7 +87,6 @@ func Worst(probes []target.Answer[Probe]) string {
 	return worst
 }
 
-// maxMistakes limits the mistakes shown per directory.
 const maxMistakes = 3
 
 // Write prints a line for each node and problem. It shows durations up to now or, if now is zero,
@@ -124,7 +122,6 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t.Print()
 }
 
-// shared returns each problem of the cluster once.
 func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
 	type told struct {
 		text  string

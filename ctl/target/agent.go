@@ -39,15 +39,12 @@ type Agent struct {
 	dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// restSocket is the name of every agent's REST socket.
 const restSocket = "agent.sock"
 
-// maxIdle is the number of idle connections to keep per agent.
 const maxIdle = 8
 
-// Dialed returns an agent whose sockets are reached through dial. The URL is for display only.
+// Dialed returns an agent reached through dial. The URL is for display only.
 func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
-	// Keep connections, because some are expensive to open.
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) },
 		MaxIdleConnsPerHost: maxIdle,
@@ -116,13 +113,13 @@ func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 	return &with, keeping.CloseIdleConnections
 }
 
-// Served returns an agent whose answers come from a handler. The URL is for display only.
+// Served returns an agent with answers from a handler. The URL is for display only.
 func Served(name, url string, answers http.Handler) *Agent {
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
 		noGRPC: fmt.Errorf("agent %s: a %s does not take or tell configuration: it needs the agent itself", name, url)}
 }
 
-// Unusable returns an agent whose requests fail with the reason.
+// Unusable returns an agent that fails all requests with the reason.
 func Unusable(name, url string, reason error) *Agent {
 	return &Agent{Name: name, URL: url, unusable: reason}
 }
@@ -138,7 +135,6 @@ func (s served) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// response is an http.ResponseWriter in memory.
 type response struct {
 	header http.Header
 	status int

@@ -24,7 +24,6 @@ func Waiting(ctx context.Context, what string) (done func()) {
 	return func() { p.done(what) }
 }
 
-// progress tracks the pending items of a question or another long operation.
 type progress struct {
 	tell func([]string)
 

@@ -32,8 +32,7 @@ const (
 	// ConfigVariable is the environment variable of the configuration file if --config is not
 	// given.
 	ConfigVariable = "CONTIVCTL_CONFIG"
-	// agentPort is the port of agents discovered in etcd.
-	agentPort = "9999"
+	agentPort      = "9999"
 )
 
 // Config is the configuration file.
@@ -66,7 +65,7 @@ type Options struct {
 	// Kubeconfig and Context select a cluster. By default, kubectl's cluster is used if nothing
 	// else selects agents and this host has none.
 	Kubeconfig, Context string
-	// InCluster finds the agents of a cluster. It returns nil if there is no kubeconfig file.
+	// InCluster finds the agents of a cluster, or returns nil without a kubeconfig file.
 	InCluster func(ctx context.Context, kubeconfig, context string) ([]*Agent, error)
 	// Recorded agents replace all others.
 	Recorded []*Agent
@@ -213,7 +212,6 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	return out, nil
 }
 
-// localAgent returns the agent of this host.
 func localAgent() *Agent {
 	a, err := New("local", DefaultAgent)
 	if err != nil {

@@ -21,12 +21,12 @@ func TestKubeconfigIsAsked(t *testing.T) {
 	}
 	fallback := []string{"far"}
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
-		fallback = []string{"local"} // this host's agent precedes kubectl's cluster
+		fallback = []string{"local"}
 	}
 	for _, c := range []struct {
 		name    string
 		options Options
-		nobody  bool // kubectl has no cluster
+		nobody  bool
 		agents  []string
 		asked   string
 		err     string
@@ -60,7 +60,6 @@ func TestKubeconfigIsAsked(t *testing.T) {
 	}
 }
 
-// The error lists all attempts, and a given kubeconfig has no fallback.
 func TestLocalAgentIsTheLastResort(t *testing.T) {
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
 		t.Skip("this host has an agent")
