@@ -60,7 +60,6 @@ type customIP struct {
 	IP        netip.Addr `json:"ip"`
 }
 
-// custom is IPAM's state of custom networks and interfaces.
 type custom struct {
 	networks map[string]*customPool
 	// ips by pod, sorted by interface. It includes addresses whose network is still unknown.
@@ -137,7 +136,6 @@ func (i *IPAM) SetCustomNetwork(ctx context.Context, n CustomNetwork) error {
 	return nil
 }
 
-// learnCustom assigns the recorded addresses of a pod's interfaces in a new pool.
 func (i *IPAM) learnCustom(ctx context.Context, id podmanager.PodID, network string, p *pool) {
 	changed := false
 	for _, ip := range i.custom.ips[id] {
@@ -253,7 +251,7 @@ func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, i
 		i.custom.add(id, had...)
 		return nil, err
 	}
-	if len(had) > 0 && had[0].Network != network { // moved from another network
+	if len(had) > 0 && had[0].Network != network {
 		if before, err := i.poolsOf(had[0].Network); err == nil {
 			before.release(o)
 		}

@@ -60,7 +60,7 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
 	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
 	n.mustCustom(t, "a", "net3", "blue", "fd44:0:0:2::2")
-	n.mustCustom(t, "a", "net4", "", "10.1.2.3") // default network
+	n.mustCustom(t, "a", "net4", "", "10.1.2.3")
 	n.mustAdd(t, "b", "10.1.2.4")
 	if subnet, ok := n.ipam.CustomPodSubnet("red"); !ok || subnet.String() != "10.4.0.16/29" {
 		t.Errorf("subnet: %v, %v", subnet, ok)
@@ -96,7 +96,7 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 		t.Errorf("REST after DEL: %s", got)
 	}
 	n.mustCustom(t, "b", "net2", "red", "10.4.0.21")
-	n.mustCustom(t, "b", "net3", "red", "10.4.0.18") // the subnet wraps around
+	n.mustCustom(t, "b", "net3", "red", "10.4.0.18")
 	n.restart(t)
 	if got := n.customIfIPs("a"); got != "none" {
 		t.Errorf("REST after DEL and a restart: %s", got)
@@ -146,7 +146,7 @@ func TestCustomNetworkChanges(t *testing.T) {
 	n.mustCustom(t, "a", "net2", "red", "10.4.2.3")
 
 	n.setNetworks(t, ipam.CustomNetwork{Name: "green", Subnet: netip.MustParsePrefix("10.6.0.0/16"), OneNodeLen: 24})
-	n.mustCustom(t, "a", "net1", "green", "10.6.2.2") // moved
+	n.mustCustom(t, "a", "net1", "green", "10.6.2.2")
 	if got := n.customIfIPs("a"); got != "net1 10.6.2.2, net2 10.4.2.3" {
 		t.Errorf("after the move: %s", got)
 	}
@@ -201,7 +201,7 @@ func TestCustomNetworkErrors(t *testing.T) {
 func TestCustomAddressesOfForgottenPods(t *testing.T) {
 	n := startCustom(t, red)
 	n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), ContainerID: "c-a"}
-	n.mustCustom(t, "a", "net1", "red", "10.4.0.18") // before its main address
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
 	if _, err := n.ipam.Update(ctx, &podmanager.AddPod{Pod: id("a"), ContainerID: "c-a"}, plugintest.Txn{}); err != nil {
 		t.Fatal(err)
 	}

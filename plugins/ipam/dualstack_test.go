@@ -31,7 +31,7 @@ func TestDualStackPodsHaveTwoAddresses(t *testing.T) {
 	if got := n.ips("b"); got != want {
 		t.Errorf("addresses after a restart: %s, want %s", got, want)
 	}
-	n.mustAdd(t, "c", "10.1.0.12") // continues after the last one
+	n.mustAdd(t, "c", "10.1.0.12")
 	if got := n.ips("c"); got != "[10.1.0.12 fd10:0:0:1::4]" {
 		t.Errorf("addresses: %s", got)
 	}

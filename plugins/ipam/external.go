@@ -54,13 +54,11 @@ func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 		strings.Join(n.PodCIDRs, ","), n.Name, all)
 }
 
-// Errors of a CNI configuration that contradicts the option externalIPAM.
 var (
 	errNoExternalIP = errors.New(`ipamConfig.useExternalIPAM is set, but the CNI configuration names no IPAM plugin: add "ipam" to it, or unset the option`)
 	errExternalIP   = errors.New(`the address was assigned by the IPAM plugin of the CNI configuration: set ipamConfig.useExternalIPAM, or remove "ipam" from that configuration`)
 )
 
-// assign returns the persisted addresses of an AddPod's pod.
 func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Addr, error) {
 	uid := ""
 	if p, wired := i.pods.LocalPod(event.Pod); wired {

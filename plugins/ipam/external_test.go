@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// addExternal adds a pod with addresses of another IPAM plugin.
 func (n *node) addExternal(name string, addrs ...string) error {
 	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: "c-" + name}
 	event := &podmanager.AddPod{Pod: id(name), ContainerID: "c-" + name}
@@ -136,7 +135,7 @@ func TestChangeOfThePodSubnetIsAnnounced(t *testing.T) {
 			if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {
 				t.Fatal(err)
 			}
-			change.PrevValue = change.NewValue // unchanged
+			change.PrevValue = change.NewValue
 		}
 		change.NewValue = &kubenode.Node{Name: "node2", Pod_CIDR: "10.1.77.0/24", Pod_CIDRs: []string{"10.1.77.0/24", "fd10:0:0:9::/64"}}
 		if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {

@@ -53,8 +53,7 @@ type IPAM struct {
 	mu     sync.RWMutex
 	pools  pools // nil before the first resync
 	custom custom
-	// uids holds the known UIDs of pods with addresses.
-	uids map[podmanager.PodID]string
+	uids   map[podmanager.PodID]string
 }
 
 // New returns the plugin. It persists allocations in db.
@@ -175,8 +174,6 @@ func (i *IPAM) subnets() ([]netip.Prefix, error) {
 	return subnets, nil
 }
 
-// restore reads the persisted allocations and removes those outside the subnets, which belong to
-// another configuration.
 func (i *IPAM) restore(ctx context.Context) error {
 	log := controller.Logger(ctx, i.log)
 	list, err := i.saved.load(ctx, log)
@@ -215,7 +212,6 @@ func (i *IPAM) restore(ctx context.Context) error {
 	return nil
 }
 
-// learnAll records the addresses of Kubernetes' pods in ascending order.
 func (i *IPAM) learnAll(ctx context.Context) {
 	fresh := len(i.pools.pods()) == 0
 	var pods []*podmanager.Pod
@@ -377,7 +373,6 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 	return "", nil
 }
 
-// holdsFor reports whether the addresses of the name may belong to this Kubernetes pod.
 func (i *IPAM) holdsFor(p *podmanager.Pod) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()

@@ -22,7 +22,6 @@ import (
 
 var ctx = context.Background()
 
-// node simulates the other plugins of a node.
 type node struct {
 	subnets  contivconf.Subnets
 	id       uint32
@@ -65,7 +64,6 @@ func start(t tb, s contivconf.Subnets, id uint32, kube ...*pod.Pod) *node {
 	return n
 }
 
-// restart keeps only the store and the local pods.
 func (n *node) restart(t tb, kube ...*pod.Pod) {
 	t.Helper()
 	n.pods = podmanager.New("node1", memory.New(), podmanager.KernelNamespaces, "", nil, plugintest.Logger())
@@ -170,7 +168,6 @@ func TestAddressesAreAssignedInOrder(t *testing.T) {
 	n.mustAdd(t, "c", "1.2.128.12")
 	n.mustAdd(t, "b", "1.2.128.11")
 
-	// A released address is reused only after all others.
 	n.del(t, "b")
 	n.mustAdd(t, "d", "1.2.128.13")
 	n.mustAdd(t, "e", "1.2.128.11")

@@ -12,8 +12,6 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 )
 
-// planKey is the local store's key of the options that determined the addresses of this node's
-// pods: the JSON of contivconf.Subnets.PodOptions.
 const planKey = "/local/ipam-options"
 
 // ErrAddressesMoved is wrapped if the configuration would change the addresses of wired pods.
@@ -48,7 +46,6 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 		err = i.saved.db.Put(ctx, planKey, data)
 	}
 	if err != nil {
-		// Not fatal: at worst, a later change is not rejected.
 		controller.Logger(ctx, i.log).Error("Options of IPAM cannot be remembered", "error", err)
 	}
 	return nil

@@ -16,8 +16,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// A restarted agent rejects options that would move wired pods until the pods are deleted, and
-// loses no state meanwhile.
 func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 	for conf, want := range map[string]string{
 		"ipamConfig: {podSubnetOneNodePrefixLen: 25}": "podSubnetOneNodePrefixLen (IPv4) is 25, not 24",

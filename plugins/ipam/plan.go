@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
-// Positions within a node's subnets.
 const (
 	podGatewayNumber    = 1
 	hostInVPPNumber     = 1
@@ -139,7 +138,6 @@ func numbered(option string, network netip.Prefix, nodeID uint32) (netip.Addr, e
 	return addr, err
 }
 
-// usable reports whether a host can have the address.
 func usable(network netip.Prefix, addr netip.Addr) bool {
 	broadcast := addr.Is4() && network.Bits() < 31 && addr == cidr.Last(network)
 	return network.Contains(addr) && addr != network.Masked().Addr() && !broadcast

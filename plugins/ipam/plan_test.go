@@ -30,9 +30,8 @@ func TestPlan(t *testing.T) {
 	defaults := subnets("10.1.0.0/16", 24, "172.30.0.0/16", 24, "192.168.16.0/24", "192.168.30.0/24")
 	narrow := subnets("1.4.1.0/24", 28, "2.3.192.0/18", 30, "3.4.5.192/28", "4.5.6.192/28")
 	for _, test := range []struct {
-		subnets contivconf.Subnets
-		id      uint32
-		// "" for an error
+		subnets                                         contivconf.Subnets
+		id                                              uint32
 		pods, gateway, nat, inVPP, inLinux, node, vxlan string
 	}{
 		{defaults, 1, "10.1.1.0/24", "10.1.1.1/24", "10.1.1.254", "172.30.1.1/24", "172.30.1.2/24", "192.168.16.1/24", "192.168.30.1/24"},

@@ -15,7 +15,7 @@ var ErrExhausted = errors.New("no IP address is free for allocation in the subne
 // owner is a pod's main interface or a custom interface of a pod.
 type owner struct {
 	pod   podmanager.PodID
-	iface string // "" for the main interface
+	iface string
 }
 
 func mainOf(id podmanager.PodID) owner { return owner{pod: id} }
@@ -46,7 +46,6 @@ func newPool(subnet netip.Prefix, option string) *pool {
 		byOwner: make(map[owner]netip.Addr), byAddr: make(map[netip.Addr]owner)}
 }
 
-// end is the first number after the pods'.
 func (p *pool) end() uint64 { return 1<<min(cidr.HostBits(p.subnet), maxNumberedHostBits) - 2 }
 
 func (p *pool) capacity() uint64 { return p.end() - podGatewayNumber - 1 }
@@ -78,7 +77,6 @@ func (p *pool) assign(o owner, addr netip.Addr) {
 	p.byOwner[o], p.byAddr[addr] = addr, o
 }
 
-// learn assigns an address that the owner already uses.
 func (p *pool) learn(o owner, addr netip.Addr) error {
 	number, ok := cidr.Index(p.subnet, addr)
 	switch {
@@ -96,7 +94,6 @@ func (p *pool) learn(o owner, addr netip.Addr) error {
 	return nil
 }
 
-// moveTo continues allocation after the address.
 func (p *pool) moveTo(addr netip.Addr) {
 	if number, ok := cidr.Index(p.subnet, addr); ok && number > podGatewayNumber && number < p.end() {
 		p.last = number

@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// pools holds one pool for each IP version of the pods, the primary one first.
 type pools []*pool
 
 func (ps pools) addresses(id podmanager.PodID) []netip.Addr { return ps.addressesOf(mainOf(id)) }
@@ -58,7 +57,6 @@ func (ps pools) allocate(o owner) (addrs []netip.Addr, undo func(), err error) {
 	return addrs, undo, nil
 }
 
-// of returns the pool that contains the address, or nil.
 func (ps pools) of(addr netip.Addr) *pool {
 	for _, p := range ps {
 		if p.subnet.Contains(addr) {

@@ -35,12 +35,11 @@ type record struct {
 
 type records struct {
 	db  store.Broker
-	seq uint64 // of the newest record
+	seq uint64
 }
 
 func storeKey(id podmanager.PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// load returns all records, the newest last, and removes unusable ones.
 func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) {
 	kvs, _, err := r.db.List(ctx, StorePrefix)
 	if err != nil {
@@ -79,7 +78,6 @@ func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
 	return []netip.Addr{rec.IP, rec.Second}, nil
 }
 
-// keepLast stores the result of last.
 func (r *records) keepLast(ctx context.Context, addrs []netip.Addr, log *slog.Logger) {
 	if err := r.put(ctx, lastKey, "", addrs, nil); err != nil {
 		log.Warn("The addresses of the pod may be the next ones that are given if the agent restarts", "ips", addrs, "error", err)
