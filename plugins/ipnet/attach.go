@@ -10,9 +10,8 @@ import (
 //	TAP         vswitch ── TAP ── far end, moved to the namespace
 //	AF_PACKET   vswitch ── socket ── host end ══ VETH ══ far end in the namespace
 
-// attachment is the connection of the vswitch to a namespace.
 type attachment struct {
-	vpp, linux string // logical names of both ends
+	vpp, linux string
 	// hostEnd and hostDevice are the logical name and the device, in the agent's namespace, of the
 	// VETH end that AF_PACKET reads. They are "" for a TAP.
 	hostEnd, hostDevice string

@@ -33,9 +33,8 @@ import (
 type customIf struct {
 	podmanager.CustomIf
 	attachment
-	mac string
-	ips []netip.Addr
-	// problem is the reason why it is not wired.
+	mac     string
+	ips     []netip.Addr
 	problem string
 }
 
@@ -53,7 +52,6 @@ func (n *IPNet) customAttachment(containerID string, i podmanager.CustomIf) atta
 	}
 }
 
-// customIfs returns the declared interfaces of a pod with their assigned addresses.
 func (n *IPNet) customIfs(pod *podmanager.LocalPod) (list []customIf) {
 	n.mu.RLock()
 	problems := n.customProblems[pod.ID]
@@ -87,7 +85,6 @@ func (n *IPNet) GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs
 	return interfaces, addrs
 }
 
-// addCustom wires the custom interfaces, with the same source guard as the main one.
 func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
 	for _, i := range w.custom {
 		if !i.wired() {
@@ -115,7 +112,6 @@ func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
 	}
 }
 
-// checkCustomNames returns the problems of interfaces whose truncated logical names are taken.
 func (n *IPNet) checkCustomNames(pod *podmanager.LocalPod) map[string]string {
 	problems := map[string]string{}
 	for id, other := range n.pods.LocalPods() {
@@ -135,8 +131,6 @@ func (n *IPNet) checkCustomNames(pod *podmanager.LocalPod) map[string]string {
 	return problems
 }
 
-// assignCustom assigns addresses to the declared interfaces, releases all others, and records
-// failures.
 func (n *IPNet) assignCustom(ctx context.Context, pod *podmanager.LocalPod) {
 	log := controller.Logger(ctx, n.log)
 	err := n.ipam.ReleaseOtherPodCustomIfIPs(ctx, pod.ID, func(iface, network string) bool {
@@ -173,7 +167,6 @@ func (n *IPNet) setCustomProblems(id podmanager.PodID, problems map[string]strin
 	n.customProblems[id] = problems
 }
 
-// updateCustom applies the difference in a pod's wiring.
 func (n *IPNet) updateCustom(ctx context.Context, node *thisNode, event *podmanager.PodCustomIfUpdate, txn controller.UpdateOperations) (string, error) {
 	pod, wired := n.pods.LocalPod(event.Pod)
 	if !wired {

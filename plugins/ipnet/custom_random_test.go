@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 )
 
-// life adds, changes and deletes a node's pods at random, with fewer addresses than requested.
 type life struct {
 	*rand.Rand
 	t          *testing.T
@@ -23,7 +22,6 @@ type life struct {
 	added      int
 }
 
-// After random events, a resync finds no difference, and deleted pods leave nothing behind.
 func TestLivesOfCustomInterfaces(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -123,7 +121,6 @@ func (l *life) del(name string) {
 	delete(l.containers, name)
 }
 
-// resync checks that a resync, by the same or a restarted agent, changes nothing.
 func (l *life) resync() {
 	l.n.Barrier()
 	before := l.n.Scheduler.Values()

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// withIfs returns a pod with interfaces and the one for services.
 func withIfs(name, interfaces, endpoint string) *pod.Pod {
 	return &pod.Pod{Name: name, Namespace: "default", Annotations: map[string]string{
 		podmanager.CustomIfAnnotation: interfaces, podmanager.EndpointIfAnnotation: endpoint,
@@ -37,7 +36,6 @@ ipamConfig:
   vppHostSubnetCIDR: 172.30.0.0/16, fd17:30::/48
 `
 
-// Events and resyncs produce the same configuration for each kind of vswitch. See the golden files.
 func TestCustomInterfaces(t *testing.T) {
 	const nic = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.1/24}}]"
 	for name, options := range map[string]plugintest.NodeOptions{
@@ -123,7 +121,6 @@ func TestCustomInterfacesChange(t *testing.T) {
 	}
 }
 
-// While the state of Kubernetes is unknown, interfaces stay unchanged.
 func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	web := withIfs("web", "net1/tap", "net1")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(web)})
@@ -135,7 +132,6 @@ func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	if diff := plugintest.Diff(before, n.Scheduler.Values()); diff != "" || n.Scheduler.Changed() != 0 {
 		t.Errorf("%d values have changed:\n%s", n.Scheduler.Changed(), diff)
 	}
-	// Later changes apply as soon as they are known.
 	n.Options.State = plugintest.State(withIfs("web", "net2/tap", ""))
 	n = n.Restart()
 	if got := customIPs(t, n, "web"); !strings.HasPrefix(got, "net2 ") || strings.Contains(got, ",") {
@@ -143,7 +139,6 @@ func TestCustomInterfacesStayWithoutKubernetes(t *testing.T) {
 	}
 }
 
-// If the subnet is full, the pod runs without the interface until an address is released.
 func TestCustomInterfaceWaitsForAnAddress(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "ipamConfig: {podSubnetOneNodePrefixLen: 29}", State: plugintest.State(withIfs("web", "net1/tap,net2/tap,net3/tap,bare/tap/stub", "net3"))})
 	add(t, n, "other", "c2")
@@ -195,7 +190,6 @@ func report(t *testing.T, n *plugintest.Node, name string) ipnet.PodReport {
 	return ipnet.PodReport{}
 }
 
-// published returns the pod addresses in the node's record.
 func published(t *testing.T, n *plugintest.Node) []*vppnode.PodAddresses {
 	t.Helper()
 	kv, found, err := n.Options.Etcd.Get(ctx, nodesync.IDPrefix+"1")
@@ -209,7 +203,6 @@ func published(t *testing.T, n *plugintest.Node) []*vppnode.PodAddresses {
 	return record.GetPodAddresses()
 }
 
-// All nodes know where services reach a wired pod, and mistakes in annotations are reported.
 func TestServiceEndpointInterface(t *testing.T) {
 	web := withIfs("web", "net1/tap,net2/tap/red", "net1")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: bothFamilies, State: plugintest.State(web)})
@@ -263,7 +256,6 @@ func TestPoliciesHoldAtCustomInterfaces(t *testing.T) {
 	}
 }
 
-// Truncated logical names of two pods must not collide.
 func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	id := strings.Repeat("c", 50)
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(withIfs("a", "fifteen-letters/tap", ""), withIfs("b", "fifteen-letters/tap", ""))})
@@ -279,7 +271,6 @@ func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	}
 }
 
-// A change of another node's pod addresses is not logged as a new connection.
 func TestPodAddressesOfAnotherNode(t *testing.T) {
 	before := vppNode(2, "node2", "192.168.16.2/24")
 	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(before)})

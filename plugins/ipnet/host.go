@@ -51,7 +51,6 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	return n.addSTN(config, node)
 }
 
-// addHostRoutes adds the routes of one IP version between vswitch and host.
 func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, inLinux netip.Addr) error {
 	clients, err := f.plan.HostClients(node.id)
 	if err != nil {
@@ -75,7 +74,6 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	return nil
 }
 
-// addHostAddresses routes the host's current addresses to the host.
 func (n *IPNet) addHostAddresses(config values, node *thisNode) error {
 	hostIPs, err := n.hostIPs()
 	if err != nil {
@@ -108,7 +106,7 @@ func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr
 // stack updates its routes by an event. It may be called from any goroutine.
 func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 	if n.caps.HostStackShared || n.thisNode() == nil {
-		return // the first resync reads them
+		return
 	}
 	now, err := n.hostIPs()
 	if err == nil && !slices.Equal(now, n.routed()) {
@@ -119,7 +117,6 @@ func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 	}
 }
 
-// routed returns the host addresses with routes.
 func (n *IPNet) routed() []netip.Addr {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -135,13 +132,11 @@ func (n *IPNet) GetHostIPs() []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(n.routed()), func(ip netip.Addr) bool { return !node.lacks(ip) })
 }
 
-// lacks reports whether the vswitch lacks an address of the pods' IP versions.
 func (node *thisNode) lacks(ip netip.Addr) bool {
 	return slices.ContainsFunc(node.families, func(f family) bool { return f.podSubnet.Addr().Is6() == ip.Is6() }) &&
 		!slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip })
 }
 
-// updateHostAddresses replaces the routes to the host's previous addresses.
 func (n *IPNet) updateHostAddresses(node *thisNode, txn controller.UpdateOperations) (string, error) {
 	prev, next := make(values), make(values)
 	if err := n.routeHostIPs(prev, node, n.routed()); err != nil {
@@ -185,7 +180,6 @@ func (e *HostAddressesChange) String() string {
 	return fmt.Sprintf("Host Addresses Change: the host has %v", e.Addresses)
 }
 
-// hostIPs returns the host's addresses, sorted.
 func (n *IPNet) hostIPs() ([]netip.Addr, error) {
 	if n.links == nil {
 		return nil, nil

@@ -95,13 +95,10 @@ type IPNet struct {
 	node *thisNode // nil before the first resync
 	// routedIPs are the host's addresses with routes in a vswitch with its own network stack.
 	routedIPs []netip.Addr
-	// stnKeys are the keys of the values by which host and vswitch share a NIC.
-	stnKeys []string
+	stnKeys   []string
 
 	// served holds the service addresses on pods' loopbacks.
-	served map[podmanager.PodID][]netip.Addr
-	// customProblems holds, by pod and interface, the reasons why declared interfaces are not
-	// wired.
+	served         map[podmanager.PodID][]netip.Addr
 	customProblems map[podmanager.PodID]map[string]string
 }
 
@@ -306,7 +303,6 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 // Revert does nothing, because the plugin has no state.
 func (*IPNet) Revert(context.Context, controller.Event) error { return nil }
 
-// updateNode replaces the configuration for another node's previous state.
 func (n *IPNet) updateNode(ctx context.Context, node *thisNode, event *nodesync.NodeUpdate, txn controller.UpdateOperations) string {
 	prev, next := n.connectivity(ctx, node, event.PrevState), n.connectivity(ctx, node, event.NewState)
 	for key := range prev {

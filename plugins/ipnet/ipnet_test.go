@@ -38,7 +38,6 @@ func vppNode(id uint32, name string, ips ...string) *vppnode.VppNode {
 	return &vppnode.VppNode{Id: id, Name: name, IpAddresses: ips}
 }
 
-// ownStack returns a node whose agent reports the network stack of its vswitch.
 func ownStack(own bool, v *vppnode.VppNode) *vppnode.VppNode {
 	v.OwnNetworkStack = &own
 	return v
@@ -72,7 +71,7 @@ func TestConfiguration(t *testing.T) {
 	others := plugintest.State(
 		vppNode(1, "node1", "192.168.16.1/24"), kubeNode("node1", "192.168.16.1"),
 		vppNode(2, "node2", "192.168.16.2/24"), kubeNode("node2", "192.168.16.2", "10.0.0.2"),
-		vppNode(3, "node3"), kubeNode("node3", "192.168.16.3"), // not reachable yet
+		vppNode(3, "node3"), kubeNode("node3", "192.168.16.3"),
 	)
 	// The host has its own NIC. Links of the runtime and of the vswitch are hidden from VPP.
 	hostLinks := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.0.0.1/24", "fe80::1/64", "fd00:10::1/64"),
@@ -80,8 +79,8 @@ func TestConfiguration(t *testing.T) {
 	vppOthers := plugintest.State(
 		ownStack(true, vppNode(1, "node1", "192.168.16.1/24")), kubeNode("node1", "10.0.0.1"),
 		ownStack(true, vppNode(2, "node2", "192.168.16.2/24")), kubeNode("node2", "10.0.0.2"),
-		ownStack(true, vppNode(3, "node3")), kubeNode("node3", "10.0.0.3"), // not reachable yet
-		ownStack(true, vppNode(4, "node4", "192.168.16.4/24")), // not reachable either
+		ownStack(true, vppNode(3, "node3")), kubeNode("node3", "10.0.0.3"),
+		ownStack(true, vppNode(4, "node4", "192.168.16.4/24")),
 	)
 	othersV6 := plugintest.State(
 		vppNode(1, "node1", "fd16::1/64"), kubeNode("node1", "fd16::1"),
@@ -97,7 +96,7 @@ ipamConfig:
 	bothVersions := plugintest.State(
 		vppNode(1, "node1", "192.168.16.1/24", "fd16::1/64"), kubeNode("node1", "192.168.16.1", "fd16::1"),
 		vppNode(2, "node2", "192.168.16.2/24", "fd16::2/64"), kubeNode("node2", "192.168.16.2", "fd16::2"),
-		vppNode(3, "node3", "fd16::3/64"), kubeNode("node3", "fd16::3"), // reachable over IPv6 only
+		vppNode(3, "node3", "fd16::3/64"), kubeNode("node3", "fd16::3"),
 	)
 	const dualStack = `
 ipamConfig:
@@ -220,7 +219,6 @@ nodeConfig:
 	}
 }
 
-// An event has the same result as the next resync, and the opposite event reverts it.
 func TestUpdatesAgreeWithResync(t *testing.T) {
 	for name, options := range map[string]plugintest.NodeOptions{
 		"kernel":     {},
@@ -275,7 +273,6 @@ func TestUpdatesAgreeWithResync(t *testing.T) {
 	}
 }
 
-// resyncAsIs runs a resync with the loop's state.
 func resyncAsIs(t *testing.T, n *plugintest.Node) {
 	t.Helper()
 	if err := n.Loop.PushEvent(ctx, &upstreamResync{}); err != nil {
@@ -290,7 +287,6 @@ func (*upstreamResync) Name() string                   { return "Test Resync" }
 func (*upstreamResync) String() string                 { return "Test Resync" }
 func (*upstreamResync) Method() controller.EventMethod { return controller.UpstreamResync }
 
-// Routes of a vswitch with its own network stack follow the host's addresses, as after a resync.
 func TestRoutesFollowAddressesOfTheHost(t *testing.T) {
 	links := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.9.9.9/24")}
 	const at = 1
@@ -491,7 +487,6 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// A node whose address comes from DHCP starts without it and connects once it has a lease.
 func TestNodeWaitsForItsLease(t *testing.T) {
 	for name, caps := range map[string]*ipnet.Capabilities{"kernel": &plugintest.Kernel, "vpp": &plugintest.VPP} {
 		t.Run(name, func(t *testing.T) {
@@ -532,7 +527,7 @@ func TestLeasesChangeTheNodeAddress(t *testing.T) {
 		}
 		n.ContivConf.LinksChanged(ctx)
 		if step.want == "" {
-			continue // the next step checks that nothing changed
+			continue
 		}
 		select {
 		case <-committed:
@@ -559,7 +554,6 @@ func TestNodeWithoutAddress(t *testing.T) {
 	}
 }
 
-// With external IPAM, Kubernetes assigns pod subnets and another plugin the pods' addresses.
 func TestExternalIPAM(t *testing.T) {
 	withCIDR := func(n *node.Node, cidr string) *node.Node { n.Pod_CIDR = cidr; return n }
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: "ipamConfig: {useExternalIPAM: true}", State: plugintest.State(
@@ -588,7 +582,6 @@ func TestExternalIPAM(t *testing.T) {
 	}
 }
 
-// The configuration overrides the vswitch's capability.
 func TestHowPodsAreAttached(t *testing.T) {
 	const nic = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.1/24}}]\n"
 	for name, test := range map[string]struct {

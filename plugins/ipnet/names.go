@@ -17,9 +17,8 @@ const (
 	vxlanBVIName    = "vxlanBVI"
 	vxlanBDName     = "vxlanBD"
 	loopbackNICName = "loopbackNIC"
-	// hostDeviceName is the host's device of the interconnect.
-	hostDeviceName = "vpp1"
-	defaultNetwork = "default"
+	hostDeviceName  = "vpp1"
+	defaultNetwork  = "default"
 )
 
 // maxLogicalName is the maximal length of logical names in all vswitches.
@@ -30,14 +29,12 @@ func trim(name string) string { return name[:min(len(name), maxLogicalName)] }
 // maxDeviceName is the maximal length of device names in Linux.
 const maxDeviceName = 15
 
-// vethDevice returns the host's device of a VETH pair to a pod.
 func vethDevice(containerID string) string { return containerID[:min(len(containerID), maxDeviceName)] }
 
 func podLoopbackName(containerID string) string { return trim("linux-loop-" + containerID) }
 
 func tunnelName(nodeID uint32) string { return fmt.Sprintf("vxlan-%s-%d", defaultNetwork, nodeID) }
 
-// numberedMAC returns a MAC address that ends with the node's ID.
 func numberedMAC(first, second byte, nodeID uint32) string {
 	mac := net.HardwareAddr{first, second, 0, 0, 0, 0}
 	binary.BigEndian.PutUint32(mac[2:], nodeID)
@@ -60,7 +57,6 @@ func podMACs(containerID, customIf string) (inPod, inVPP string) {
 	return inPod, mac.String()
 }
 
-// values is northbound configuration by key.
 type values map[string]proto.Message
 
 func (v values) add(messages ...proto.Message) {

@@ -14,7 +14,6 @@ var rxModes = map[string]vpp_interfaces.Interface_RxMode_Type{
 	"adaptive":  vpp_interfaces.Interface_RxMode_ADAPTIVE,
 }
 
-// addNICs configures preexisting interfaces and the default route.
 func (n *IPNet) addNICs(config values, node *thisNode) {
 	if node.mainInterface == loopbackNICName {
 		config.add(&vpp_interfaces.Interface{
@@ -76,7 +75,6 @@ func texts(prefixes []netip.Prefix) []string {
 	return list
 }
 
-// anyNetwork returns the destination of the default route of the address's IP version.
 func anyNetwork(addr netip.Addr) netip.Prefix {
 	if addr.Is6() {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)

@@ -10,7 +10,7 @@ func (n *IPNet) addNoOverlayRoutes(config values, node *thisNode, r *remote) {
 	for _, f := range r.families {
 		for _, network := range f.destinations {
 			if network == single(f.ip) {
-				continue // directly connected
+				continue
 			}
 			config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: network.String(), NextHopAddr: f.ip.String()})
 		}

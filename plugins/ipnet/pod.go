@@ -48,7 +48,6 @@ func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error
 	return n.wiringWith(node, pod, annotations)
 }
 
-// wiringWith is wiring with the given annotations.
 func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations map[string]string) (*wiring, error) {
 	ips := n.ipam.GetPodIPs(pod.ID)
 	if len(ips) == 0 {
@@ -171,7 +170,6 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	return fmt.Sprintf("wire pod %v with %s", pod.ID, strings.Join(texts(w.iface.IPs), ", ")), nil
 }
 
-// checkNames rejects a pod whose truncated container ID collides with another pod's.
 func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 	for id, other := range n.pods.LocalPods() {
 		if id != pod.ID && podLoopbackName(other.ContainerID) == podLoopbackName(pod.ContainerID) {
@@ -186,7 +184,6 @@ func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 	return nil
 }
 
-// deletePod removes the wiring of the event's container unless the pod has another one.
 func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager.DeletePod, txn controller.UpdateOperations) (string, error) {
 	pod, known := n.pods.LocalPod(event.Pod)
 	if !known || pod.ContainerID != event.ContainerID {
@@ -206,7 +203,6 @@ func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager
 	return fmt.Sprintf("unwire pod %v", pod.ID), err
 }
 
-// checkPod reads the pod's values back without changing anything.
 func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.CheckPod) error {
 	pod, known := n.pods.LocalPod(event.Pod)
 	if !known || pod.ContainerID != event.ContainerID {

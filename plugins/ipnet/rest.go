@@ -191,7 +191,6 @@ func (n *IPNet) PodsHandler() http.Handler {
 	return handler(http.StatusServiceUnavailable, n.PodsReport)
 }
 
-// handler serves a report, and errors with the status.
 func handler[T any](status int, report func() (T, error)) http.Handler {
 	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := report()

@@ -17,7 +17,6 @@ import (
 // in networks of the option podAllowedSources.
 const SourcesAnnotation = "contivpp.io/allowed-sources"
 
-// maxSources limits the additional addresses of a pod.
 const maxSources = 32
 
 // moreSources returns the additional source addresses of an annotation that the administrator
@@ -65,7 +64,6 @@ func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
 	return false
 }
 
-// podChanged updates the guard of a pod after a change of its annotation.
 func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, txn controller.UpdateOperations) (string, error) {
 	prev, _ := event.PrevValue.(*pod.Pod)
 	next, _ := event.NewValue.(*pod.Pod)
@@ -99,7 +97,6 @@ func (w *wiring) putGuards(txn controller.UpdateOperations) {
 	}
 }
 
-// nodeTakesSources withdraws addresses from pods that a node has got.
 func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations) {
 	for _, local := range n.pods.LocalPods() {
 		p, known := n.pods.PodOf(local)

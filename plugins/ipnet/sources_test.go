@@ -16,7 +16,6 @@ func annotated(addresses string) *pod.Pod {
 	return &pod.Pod{Name: "web", Namespace: "default", Annotations: map[string]string{ipnet.SourcesAnnotation: addresses}}
 }
 
-// sources returns the addresses in the guard of container c1's pod.
 func sources(t *testing.T, n *plugintest.Node) []string {
 	t.Helper()
 	g, ok := n.Scheduler.Values()["config/contiv/guard/v1/source/vpp-tap-c1"].(*guard.SourceGuard)

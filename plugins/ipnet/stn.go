@@ -27,7 +27,6 @@ import (
 // stnHostMAC is the destination MAC address of packets that VPP passes to the host.
 const stnHostMAC = "00:00:00:00:00:02"
 
-// stnMetric is added to the metrics of the host's routes, so that they can coexist with the NIC's.
 const stnMetric = 1
 
 // GetSTN returns the name of the stolen NIC, the IP versions that the vswitch serves on it, and the
@@ -92,7 +91,6 @@ func (n *IPNet) addSTN(config values, node *thisNode) error {
 	return nil
 }
 
-// addStolenRoute adds a route of the host on both sides.
 func (n *IPNet) addStolenRoute(config values, node *thisNode, r contivconf.StolenRoute, inVPP netip.Addr) {
 	onHost := &linux_l3.Route{OutgoingInterface: n.hostAttachment().linux, Scope: linux_l3.Route_GLOBAL, DstNetwork: r.Destination.String(), Metric: r.Metric + stnMetric}
 	switch {

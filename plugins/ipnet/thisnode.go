@@ -17,10 +17,8 @@ import (
 type thisNode struct {
 	id uint32
 	// ips are this node's addresses for other nodes, the preferred one first. It may be empty.
-	ips []netip.Prefix
-	// assigned are the ips to assign to the vswitch, which already has the others.
-	assigned []netip.Prefix
-	// mainInterface is the logical name of the interface with ips.
+	ips           []netip.Prefix
+	assigned      []netip.Prefix
 	mainInterface string
 	useDHCP       bool
 	// gateways of default routes to add.
@@ -32,16 +30,14 @@ type thisNode struct {
 
 	mainVRF, podVRF uint32
 
-	// stolen is the NIC shared with the host, or nil.
 	stolen *contivconf.Stolen
 }
 
-// family holds this node's addresses of one IP version.
 type family struct {
 	plan       ipam.Plan
 	podSubnet  netip.Prefix
 	podGateway netip.Prefix
-	vxlanIP    netip.Prefix // VXLAN only
+	vxlanIP    netip.Prefix
 }
 
 func (f *family) isIPv6() bool { return f.podSubnet.Addr().Is6() }
@@ -51,7 +47,6 @@ func (node *thisNode) hasIPv4() bool {
 	return slices.ContainsFunc(node.families, func(f family) bool { return !f.isIPv6() })
 }
 
-// ip returns the preferred address, or the zero Prefix.
 func (node *thisNode) ip() netip.Prefix {
 	if len(node.ips) == 0 {
 		return netip.Prefix{}
@@ -61,7 +56,6 @@ func (node *thisNode) ip() netip.Prefix {
 
 func (node *thisNode) ipOf(ipv6 bool) netip.Prefix { return ofVersion(node.ips, ipv6) }
 
-// ofVersion returns the first address of an IP version, or the zero Prefix.
 func ofVersion(addresses []netip.Prefix, ipv6 bool) netip.Prefix {
 	for _, p := range addresses {
 		if p.Addr().Is6() == ipv6 {

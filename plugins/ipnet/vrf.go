@@ -77,8 +77,6 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 	}
 }
 
-// addPodGateway configures the interface with the pods' gateway addresses, which pod interfaces
-// borrow.
 func (n *IPNet) addPodGateway(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: podGatewayName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,

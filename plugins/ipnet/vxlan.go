@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/contiv/plugins/nodesync"
 )
 
-// vxlanVNI is the VNI of the pods' default network.
 const vxlanVNI = 10
 
 // vxlanSplitHorizon is the group of all bridge domain interfaces, between which packets are not
@@ -57,19 +56,16 @@ func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesyn
 }
 
 type remote struct {
-	id uint32
-	// local and ip are the tunnel addresses of this and the other node, of the same IP version.
+	id        uint32
 	local, ip netip.Addr
-	// families lists the networks behind the node by IP version.
-	families []remoteFamily
+	families  []remoteFamily
 }
 
 type remoteFamily struct {
 	// ip is the node's own address of this version, or the zero Addr.
-	ip netip.Addr
-	// destinations are the networks behind the node.
+	ip           netip.Addr
 	destinations []netip.Prefix
-	vxlanIP      netip.Addr // VXLAN only
+	vxlanIP      netip.Addr
 	mgmtIPs      []netip.Addr
 }
 
@@ -138,7 +134,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		f.destinations = append(f.destinations, hostSubnet)
 	}
 	if n.caps.HostStackShared {
-		return f, nil // hosts reach each other directly
+		return f, nil
 	}
 	for _, ip := range other.MgmtIPs {
 		if ip.Is6() == own.isIPv6() {
@@ -180,7 +176,6 @@ func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(bd)
 }
 
-// addVXLANTunnel configures the tunnel to another node and the routes to the networks behind it.
 func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 	config.add(
 		&vpp_interfaces.Interface{
@@ -202,7 +197,6 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 			continue
 		}
 		for _, ip := range f.mgmtIPs {
-			// Keep the tunnel's own packets out of the tunnel.
 			if ip != r.ip {
 				config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
 			}
