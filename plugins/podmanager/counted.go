@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// counted reports the duration and result of each request.
 type counted struct {
 	cni.RemoteCNIServer
 	tell func(command string, took time.Duration, failed bool) // may be nil

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// Annotations of pods.
 const (
 	// CustomIfAnnotation is the prefix of annotations that declare custom interfaces of a pod:
 	// NAME/TYPE[/NETWORK], separated by commas. Several annotations are read in the order of their
@@ -60,7 +59,6 @@ func (c CustomIfs) find(name string) (CustomIf, bool) {
 	return CustomIf{}, false
 }
 
-// maxCustomIfs limits the custom interfaces of a pod and the reported rejections.
 const maxCustomIfs = 16
 
 // ifName matches device names without separators of keys and annotations.
@@ -140,7 +138,6 @@ func parseCustomIf(entry, mainIf string) (i CustomIf, err error) {
 	return i, err
 }
 
-// followAnnotations announces a change of a wired pod's annotations.
 func (m *PodManager) followAnnotations(ctx context.Context, id PodID) error {
 	if _, _, changed := m.declared(id); !changed {
 		return nil
@@ -166,7 +163,6 @@ func (m *PodManager) declared(id PodID) (wired *LocalPod, now CustomIfs, changed
 	return wired, now, !now.Equal(wired.Custom)
 }
 
-// declare records the declared interfaces of a pod and returns the previous ones.
 func (m *PodManager) declare(ctx context.Context, id PodID) (before CustomIfs) {
 	wired, now, changed := m.declared(id)
 	if !changed {

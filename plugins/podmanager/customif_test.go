@@ -21,7 +21,7 @@ func TestParseCustomIfs(t *testing.T) {
 		annotations map[string]string
 		want        []podmanager.CustomIf
 		endpoint    string
-		refused     []string // parts of the texts, in order
+		refused     []string
 	}{
 		"none": {nil, nil, "", nil},
 		"all forms": {map[string]string{"contivpp.io/custom-if": " net1/tap, net2/veth/default,net3/tap/,net4/veth/stub,"},

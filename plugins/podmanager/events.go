@@ -47,13 +47,10 @@ type AddPod struct {
 	Routes     []Route
 
 	// caller ends when no caller waits for the event.
-	caller context.Context
-	// pod is the runtime's description.
-	pod LocalPod
-	// obsolete is the pod's other attachment, to be removed first.
+	caller   context.Context
+	pod      LocalPod
 	obsolete *LocalPod
-	// added is set if the pod was unknown before.
-	added bool
+	added    bool
 	// recorded delivers the result of writing the pod's records to disk. It is nil if they are not
 	// written.
 	recorded <-chan error
@@ -141,7 +138,6 @@ func (e *PodCustomIfUpdate) String() string {
 	return fmt.Sprintf("Pod Custom Interfaces Update: %v", e.Pod)
 }
 
-// outcome records the event loop's report on an event.
 type outcome struct {
 	seqNum     uint64
 	southbound time.Duration

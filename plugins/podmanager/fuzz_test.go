@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/api/contiv/cni"
 )
 
-// Every request is rejected or yields a pod, its namespace and valid addresses.
 func FuzzAdd(f *testing.F) {
 	f.Add("c1", "/var/run/netns/x", "eth0", `{"name":"net"}`, "K8S_POD_NAME=a;K8S_POD_NAMESPACE=b", "host-local", `[{"address":"10.0.0.1/24"}]`)
 	f.Add("", "", "", "{", "K8S_POD_NAME", "x", `{"address":5}`)

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// inNetwork returns a request with a network configuration.
 func inNetwork(network, name, container string) *cni.CNIRequest {
 	r := request(name, container)
 	r.ExtraNwConfig = `{"cniVersion":"1.1.0","name":"` + network + `","type":"contiv-cni"}`
@@ -28,7 +27,7 @@ func TestGarbageIsWhatIsNotListed(t *testing.T) {
 	add(t, n, inNetwork("net", "other-interface", "c3"))
 	add(t, n, inNetwork("other", "other-network", "c4"))
 	add(t, n, request("unknown-network", "c5"))
-	n = n.Restart() // the pod's network is persisted
+	n = n.Restart()
 	valid := []*cni.Attachment{{ContainerId: "c1", InterfaceName: "eth0"}, {ContainerId: "c3", InterfaceName: "net1"}, {ContainerId: "c9", InterfaceName: "eth0"}}
 
 	reply, err := n.Server.CollectGarbage(ctx, &cni.GarbageRequest{Network: "net", ValidAttachments: valid})
@@ -95,7 +94,6 @@ func TestStatusTellsWhyPodsCannotBeWired(t *testing.T) {
 	expect("after the first resync", "")
 }
 
-// Later plugins in a chain need the pod's device on the node.
 func TestResultNamesTheDeviceOnTheNode(t *testing.T) {
 	device := "c-web"
 	n := plugintest.StartNode(t, plugintest.NodeOptions{View: podmanager.NodeView{Device: func(id podmanager.PodID) (name, mac string, ok bool) {

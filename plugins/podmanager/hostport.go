@@ -40,7 +40,6 @@ func (p HostPort) Overlaps(o HostPort) bool {
 	return p.Port == o.Port && p.Protocol == o.Protocol && (!p.Address.IsValid() || !o.Address.IsValid() || p.IsOn(o.Address) || o.IsOn(p.Address))
 }
 
-// parseHostPorts parses the capability "portMappings" of a network configuration.
 func parseHostPorts(raw json.RawMessage) (ports []HostPort, err error) {
 	const field = "runtimeConfig.portMappings in extra_nw_config"
 	var entries []struct {

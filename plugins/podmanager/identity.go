@@ -18,7 +18,6 @@ type staleSandboxError struct {
 
 func (e *staleSandboxError) Error() string { return e.reason }
 
-// kubernetesDelay bounds the delay of a pod's object from Kubernetes to this node.
 const kubernetesDelay = 5 * time.Second
 
 // awaitIdentity returns nil if Kubernetes has the sandbox's pod on this node, or no pod of its
@@ -71,7 +70,7 @@ func (m *PodManager) setPods(change func()) {
 type arrivals struct {
 	mu    sync.Mutex
 	first map[string]time.Time
-	order []string // keys of first, in order
+	order []string
 }
 
 const maxArrivals = 4096

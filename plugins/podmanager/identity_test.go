@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ofUID returns the request of a sandbox with its own network namespace.
 func ofUID(name, container, uid string) *cni.CNIRequest {
 	r := request(name, container)
 	r.NetworkNamespace += "-" + container
@@ -36,7 +35,6 @@ func kubePod(name, node, uid string) *pod.Pod {
 	return &pod.Pod{Name: name, Namespace: "default", NodeName: node, Uid: uid}
 }
 
-// refused makes an ADD and checks that it fails with want and changes nothing.
 func refused(t *testing.T, n *plugintest.Node, r *cni.CNIRequest, want string) {
 	t.Helper()
 	before := n.Scheduler.Values()
@@ -141,7 +139,7 @@ func TestCurrentSandbox(t *testing.T) {
 		}, "web:c2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // some wait for Kubernetes
+			t.Parallel()
 			n := plugintest.StartNode(t, plugintest.NodeOptions{})
 			test.steps(t, n)
 			if got := wired(n); got != test.want {
@@ -151,7 +149,6 @@ func TestCurrentSandbox(t *testing.T) {
 	}
 }
 
-// The next agent knows which sandboxes were replaced.
 func TestOlderSandboxesSurviveARestart(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	add(t, n, ofUID("web", "c1", "u1"))
@@ -165,7 +162,6 @@ func TestOlderSandboxesSurviveARestart(t *testing.T) {
 	}
 }
 
-// A pod's object may arrive after its ADD.
 func TestKubernetesIsLate(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	former, now := kubePod("web", "node1", "u1"), kubePod("web", "node1", "u2")
@@ -178,7 +174,7 @@ func TestKubernetesIsLate(t *testing.T) {
 		}
 		done <- reply
 	}()
-	add(t, n, ofUID("db", "c1", "")) // other pods do not wait
+	add(t, n, ofUID("db", "c1", ""))
 	n.Change(former, now)
 	if reply := <-done; reply.GetResult() != 0 {
 		t.Errorf("%v", reply)
@@ -188,7 +184,6 @@ func TestKubernetesIsLate(t *testing.T) {
 	}
 }
 
-// An agent without etcd uses the last known pods.
 func TestKubernetesIsAway(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{View: podmanager.NodeView{Connected: func() error { return fmt.Errorf("no etcd") }}})
 	n.Change(nil, kubePod("web", "node1", "u1"))
@@ -197,7 +192,6 @@ func TestKubernetesIsAway(t *testing.T) {
 	refused(t, n, ofUID("web", "c4", "u2"), "older than c3")
 }
 
-// Rejected sandboxes are reported until their removal.
 func TestRefusedSandboxesAreReported(t *testing.T) {
 	var mu sync.Mutex
 	gone := map[string]bool{}
@@ -236,7 +230,6 @@ func TestRefusedSandboxesAreReported(t *testing.T) {
 	expect()
 }
 
-// order records the events of a server.
 type order struct {
 	controller.EventLoop
 	mu     sync.Mutex
@@ -255,7 +248,6 @@ func (o *order) PushEvent(ctx context.Context, event controller.Event) error {
 	return o.EventLoop.PushEvent(ctx, event)
 }
 
-// Waiting calls are served in the order of arrival.
 func TestOrderOfArrival(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{NoResync: true})
 	loop := &order{EventLoop: n.Loop}

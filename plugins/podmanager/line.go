@@ -43,7 +43,6 @@ func (l *line) enter(groups ...[]string) []*place {
 	return places
 }
 
-// first reports whether all earlier calls have left.
 func (p *place) first() bool {
 	for _, before := range p.before {
 		select {
@@ -55,7 +54,6 @@ func (p *place) first() bool {
 	return true
 }
 
-// wait waits until all earlier calls have left.
 func (p *place) wait(ctx context.Context) error {
 	for _, before := range p.before {
 		select {

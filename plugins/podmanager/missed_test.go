@@ -12,7 +12,7 @@ import (
 // A DEL comes while no agent runs, and the network namespace still exists at the next start.
 func TestMissedDelIsMadeUpFor(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), cniwire.MissedDelsDir)
-	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir}) // without the folder
+	n := plugintest.StartNode(t, plugintest.NodeOptions{MissedDels: dir})
 	add(t, n, request("gone", "c1"))
 	add(t, n, request("stays", "c2"))
 	n.Stop()

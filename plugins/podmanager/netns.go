@@ -35,7 +35,6 @@ func KernelNamespaces(path string) (string, error) {
 	return fmt.Sprintf("%s/%d", boot, ns.Ino), nil
 }
 
-// boot caches the boot ID.
 var boot atomic.Pointer[string]
 
 func bootID() (string, error) {

@@ -56,7 +56,6 @@ type LocalPod struct {
 
 const maxOlder = 16
 
-// withOlder returns the pod with the replaced one added to Older.
 func (p LocalPod) withOlder(replaced *LocalPod) LocalPod {
 	p.Older = slices.Clone(replaced.Older)
 	if replaced.ContainerID != p.ContainerID {
@@ -66,12 +65,10 @@ func (p LocalPod) withOlder(replaced *LocalPod) LocalPod {
 	return p
 }
 
-// replaces reports whether a new sandbox replaces the wired one.
 func (p *LocalPod) replaces(old *LocalPod) bool {
 	return !old.sameAttachment(p) && !p.isSecondOf(old) && !old.isNewerThan(p)
 }
 
-// isSecondOf reports whether both are attachments of the same container.
 func (p *LocalPod) isSecondOf(first *LocalPod) bool {
 	return first.ContainerID == p.ContainerID && first.IfName != p.IfName
 }

@@ -162,7 +162,6 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	return nil
 }
 
-// restore reads the local pods and removes invalid records.
 func (m *PodManager) restore(ctx context.Context) error {
 	log := controller.Logger(ctx, m.log)
 	pods, unusable, err := LoadLocalPods(ctx, m.db)
@@ -203,7 +202,6 @@ func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// remember persists a local pod in the transaction of the AddPod.
 func (m *PodManager) remember(ctx context.Context, p *LocalPod) error {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -261,7 +259,6 @@ func (m *PodManager) podChanged(ctx context.Context, event *controller.KubeState
 	return nil
 }
 
-// errObsolete aborts an AddPod before it has any effect.
 var errObsolete = errors.New("the pod is wired for another sandbox, which must be removed first")
 
 // ErrNotWired is wrapped by errors about containers without a network.

@@ -285,7 +285,6 @@ func TestRequestsBeforeTheFirstResync(t *testing.T) {
 	}
 }
 
-// heldLoop delays events until they are released.
 type heldLoop struct {
 	controller.EventLoop
 	mu   sync.Mutex
@@ -317,7 +316,6 @@ func TestCallerGivesUp(t *testing.T) {
 	if err := <-failed; status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}
-	// The event stays queued after its sender has gone.
 	if err := n.Loop.PushEvent(ctx, loop.held[0]); err != nil {
 		t.Fatal(err)
 	}

@@ -26,13 +26,11 @@ import (
 type recorder struct {
 	store.Broker
 
-	mu sync.Mutex
-	// used is set if a Recorder commits.
+	mu      sync.Mutex
 	used    bool
 	open    bool
 	pending []store.Change
 
-	// queue holds transactions for the writer, which runs while it is not empty.
 	queue   []write
 	writing bool
 
@@ -46,8 +44,7 @@ const (
 	// gathering is how long a write waits for other ADDs. A few pods are wired in that time, which
 	// is short for an ADD among so many.
 	gathering = 20 * time.Millisecond
-	// crowd is the number of ADDs from which a write waits.
-	crowd = 4
+	crowd     = 4
 )
 
 // write is a queued transaction. done receives its error.
@@ -55,8 +52,7 @@ type write struct {
 	ctx     context.Context
 	changes []store.Change
 	done    chan<- error
-	// urgent is set if the event loop waits for it.
-	urgent bool
+	urgent  bool
 }
 
 // expect counts an ADD until queued is called: by the ADD when it has queued its transaction, or at
@@ -73,7 +69,6 @@ func (r *recorder) expect() (queued func()) {
 	})
 }
 
-// mayGather reports whether the writer may wait for more transactions.
 func (r *recorder) mayGather(more int) bool {
 	return r.expected >= more && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
 }
@@ -90,11 +85,10 @@ func (r *recorder) wake() {
 	}
 }
 
-// gather waits until the queue is to be written.
 func (r *recorder) gather() {
 	r.mu.Lock()
 	select {
-	case <-r.due: // of an earlier wait
+	case <-r.due:
 	default:
 	}
 	wait := r.mayGather(crowd)
@@ -108,14 +102,12 @@ func (r *recorder) gather() {
 	}
 }
 
-// begin starts a transaction if there is a Recorder to commit it.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open, r.pending = r.used, nil
 }
 
-// end ends the transaction, if any, and returns its changes.
 func (r *recorder) end() []store.Change {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +116,6 @@ func (r *recorder) end() []store.Change {
 	return pending
 }
 
-// later adds a change to the open transaction, if any.
 func (r *recorder) later(c store.Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +139,6 @@ func (r *recorder) write(ctx context.Context, urgent bool, changes ...store.Chan
 	return done
 }
 
-// writeQueue writes all queued transactions together until the queue is empty.
 func (r *recorder) writeQueue() {
 	for {
 		r.gather()
@@ -251,7 +241,6 @@ func (c commit) Update(ctx context.Context, event controller.Event, _ controller
 
 func (commit) Revert(context.Context, controller.Event) error { return nil }
 
-// awaitRecord waits until the records of a wired pod are on disk.
 func (e *AddPod) awaitRecord() error {
 	if e.recorded == nil {
 		return nil

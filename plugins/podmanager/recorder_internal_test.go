@@ -11,13 +11,11 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// A write waits only for other ADDs of a crowd.
 func TestWritesOfManyADDsAtOnce(t *testing.T) {
 	const adds = crowd + 2
 	for _, tt := range []struct {
-		name string
-		then func(r *recorder, queued []func())
-		// after is the delay until the queued pods are on disk.
+		name  string
+		then  func(r *recorder, queued []func())
 		after time.Duration
 	}{
 		{"nothing more comes", func(*recorder, []func()) {}, gathering},

@@ -15,7 +15,6 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// Each write waits for the disk, so a new pod needs only one.
 func TestNewPodIsOneWrite(t *testing.T) {
 	local := memory.New()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Local: local})
@@ -39,7 +38,6 @@ func TestNewPodIsOneWrite(t *testing.T) {
 	}
 }
 
-// A pod without records is not wired.
 func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	local := memory.New()
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Local: local})
@@ -62,7 +60,6 @@ func TestNewPodThatCannotBeRemembered(t *testing.T) {
 	}
 }
 
-// slowDisk writes on request.
 type slowDisk struct {
 	*memory.Store
 	slow          atomic.Bool

@@ -29,7 +29,6 @@ const (
 	maxArguments, maxConfig = 16 << 10, 1 << 20
 )
 
-// shown shortens a text for error messages.
 func shown(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -42,7 +41,6 @@ func named(text string, form *regexp.Regexp) bool {
 	return len(text) <= maxName && form.MatchString(text)
 }
 
-// checkAttachment validates container and interface.
 func checkAttachment(r *cni.CNIRequest) error {
 	var errs []error
 	if !named(r.GetContainerId(), containerIDs) {
@@ -55,7 +53,6 @@ func checkAttachment(r *cni.CNIRequest) error {
 	return errors.Join(errs...)
 }
 
-// parseAdd validates an ADD request and returns its pod.
 func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	p := LocalPod{ContainerID: r.GetContainerId(), NetNS: r.GetNetworkNamespace(), IfName: r.GetInterfaceName()}
 	errs := []error{checkAttachment(r)}
@@ -97,7 +94,6 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	return p, errors.Join(errs...)
 }
 
-// parseIPAM returns the addresses from another IPAM plugin, if any.
 func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	if r.GetIpamType() == "" {
 		return nil, nil
@@ -122,12 +118,10 @@ func parseIPAM(r *cni.CNIRequest) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// isOdd reports whether a character is not allowed in interface names.
 func isOdd(c rune) bool {
 	return unicode.IsSpace(c) || unicode.IsControl(c) || c == unicode.ReplacementChar
 }
 
-// parseArgs parses "K=V;K=V".
 func parseArgs(text string) (map[string]string, error) {
 	args := make(map[string]string)
 	if len(text) > maxArguments {

@@ -53,7 +53,6 @@ func (m *PodManager) synced() bool {
 	}
 }
 
-// named returns the unfinished pods of a name.
 func (m *PodManager) named(name string) Report {
 	report := Report{Pods: []PodReport{}}
 	for id, pod := range m.Pods() {

@@ -63,10 +63,8 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	return s.finish(ctx, reply, "ADD", req, start, event.outcome, err)
 }
 
-// maxReplacements limits how many sandboxes are replaced for a new one.
 const maxReplacements = 3
 
-// add removes an older sandbox of the pod and wires the pod, with the external addresses, if any.
 func (s *Server) add(ctx context.Context, turn *turn, pod LocalPod, external []netip.Addr, queued func()) (*AddPod, error) {
 	if err := s.checkIdentity(ctx, turn, &pod); err != nil {
 		return &AddPod{}, err
@@ -119,7 +117,6 @@ func (s *Server) noteRefusal(pod *LocalPod, err error) {
 	}
 }
 
-// awaitRecord waits until the pod is persisted, and unwires it if that fails.
 func (s *Server) awaitRecord(ctx context.Context, turn *turn, event *AddPod, pod *LocalPod) error {
 	err := event.awaitRecord()
 	if err != nil {
@@ -197,7 +194,6 @@ func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply,
 	return s.finish(ctx, reply, "CHECK", req, start, event.outcome, err)
 }
 
-// waitUntilReady waits until the startup resync has restored the local pods.
 func (s *Server) waitUntilReady(ctx context.Context) error {
 	select {
 	case <-s.pods.ready:
@@ -213,8 +209,7 @@ type turn struct {
 	// start is left with the first event, so that calls start in the order of arrival. rest is left
 	// at the end, which serialises ADDs and DELs of a container, and ADDs of a pod.
 	start, rest *place
-	// running counts events that outlive the call, or is nil.
-	running *sync.WaitGroup
+	running     *sync.WaitGroup
 }
 
 func containerKey(id string) string { return "container " + id }
@@ -239,7 +234,6 @@ func (s *Server) enter(ctx context.Context, keys ...string) (*turn, error) {
 	return t, nil
 }
 
-// end is called at the end of the call.
 func (t *turn) end() {
 	t.start.leave()
 	if t.running == nil {
@@ -252,7 +246,6 @@ func (t *turn) end() {
 	}()
 }
 
-// blockingEvent is an event with a waiting sender.
 type blockingEvent interface {
 	controller.Event
 	Wait(ctx context.Context) error
@@ -309,13 +302,11 @@ func (s *Server) unserved(ctx context.Context, err error) error {
 	return nil
 }
 
-// isLate reports whether a late view of Kubernetes may be the cause of an error.
 func isLate(err error) bool {
 	stale, ok := errors.AsType[*staleSandboxError](err)
 	return ok && stale.mayChange
 }
 
-// describe converts the configuration in the pod.
 func describe(netns string, interfaces []PodInterface, routes []Route) ([]*cni.CNIReply_Interface, []*cni.CNIReply_Route) {
 	var ifs []*cni.CNIReply_Interface
 	for _, i := range interfaces {

@@ -34,7 +34,6 @@ func (s *Server) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, 
 	return reply, nil
 }
 
-// errStarting is the error of CNI requests before the first resync.
 var errStarting = errors.New("the agent has not finished its startup resync: try again later; " +
 	"if this persists, see the agent's log for why it cannot reach etcd and has no local mirror")
 

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// method calls the service with a JSON request.
 type method func(ctx context.Context, request []byte) (proto.Message, error)
 
 func methodsOf(s cni.RemoteCNIServer) map[string]method {
@@ -54,14 +53,13 @@ func Accepted(ctx context.Context) time.Time {
 	return time.Now()
 }
 
-// serveCall reads the call of a connection after its Magic, and answers it.
 func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 	var call cniwire.Call
 	reply, err := proto.Message(nil), cniwire.ReadBody(conn, &call)
 	var broken net.Error
 	switch {
 	case errors.As(err, &broken):
-		return // the caller has gone
+		return
 	case err != nil:
 		err = status.Errorf(codes.InvalidArgument, "the call cannot be read: %v", err)
 	default:
@@ -150,7 +148,6 @@ func (s *Server) callMethod(ctx context.Context, name string, request []byte) (r
 	return method(ctx, request)
 }
 
-// callWithin is callMethod for calls of package cni in the agent.
 func (s *Server) callWithin(ctx context.Context, method string, request, reply any) error {
 	data, err := json.Marshal(request)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"sync"
 )
 
-// handover is a net.Listener of connections accepted by another listener.
 type handover struct {
 	addr   net.Addr
 	conns  chan net.Conn
@@ -17,7 +16,6 @@ func newHandover(addr net.Addr) *handover {
 	return &handover{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give passes a connection to Accept, or closes it after Close.
 func (h *handover) give(conn net.Conn) {
 	select {
 	case h.conns <- conn:
@@ -42,7 +40,7 @@ func (h *handover) Close() error {
 
 func (h *handover) Addr() net.Addr { return h.addr }
 
-// startedConn is a connection whose first bytes have been read.
+// startedConn is a connection with its first bytes already read.
 type startedConn struct {
 	net.Conn
 	start []byte

@@ -60,7 +60,7 @@ func TestConnectionsTooMany(t *testing.T) {
 		silent = append(silent, s.dial(t))
 	}
 	last := s.dial(t)
-	last.SetDeadline(time.Now().Add(5 * time.Second)) // less than helloTimeout
+	last.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := last.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%v, want that it is closed", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The structs of cniwire match the messages of cni.proto in all fields.
 func TestMessagesMatchTheService(t *testing.T) {
 	for _, test := range []struct {
 		message proto.Message

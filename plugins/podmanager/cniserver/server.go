@@ -33,8 +33,7 @@ const (
 
 // Server serves a service until Stop.
 type Server struct {
-	service cni.RemoteCNIServer
-	// inProgress and connections limit the resources of unfinished calls.
+	service                 cni.RemoteCNIServer
 	inProgress, connections quota.Quota
 	log                     *slog.Logger
 	grpc                    *grpc.Server
@@ -81,7 +80,6 @@ func (s *Server) beginCall() (end func(), err error) {
 	return end, nil
 }
 
-// recoverPanic turns a panic into an error of the call.
 func (s *Server) recoverPanic(method string, err *error) {
 	if cause := recover(); cause != nil {
 		s.log.Error("Panic in a CNI request", "method", method, "panic", cause, "stack", string(debug.Stack()))
@@ -158,7 +156,6 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 	}
 }
 
-// begin counts a connection, unless the server has been stopped.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +171,6 @@ func (s *Server) isStopped() bool {
 	return s.stopped
 }
 
-// serve detects the protocol of a connection.
 func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	defer s.calls.Done()
 	conn.SetDeadline(time.Now().Add(helloTimeout))

@@ -28,7 +28,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// service acts according to the container's name.
 type service struct {
 	cni.UnimplementedRemoteCNIServer
 	began, cancelled chan struct{}
@@ -144,7 +143,6 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// invoke sends an unparsed call.
 func (s *site) invoke(t *testing.T, command, container string) net.Conn {
 	t.Helper()
 	conn := s.dial(t)
@@ -161,7 +159,7 @@ func TestInvocations(t *testing.T) {
 		{"ADD", "c1", `"cniVersion": "1.1.0"`},
 		{"ADD", "refuse", `"code": 11`},
 		{"ADD", "panic", "made to panic"},
-		{"CHECK", "c1", `"prevResult`}, // which is missing
+		{"CHECK", "c1", `"prevResult`},
 	} {
 		data, err := io.ReadAll(s.invoke(t, test.command, test.container))
 		if err != nil || !strings.Contains(string(data), test.want) {
@@ -243,7 +241,6 @@ func TestCallsEnd(t *testing.T) {
 	})
 }
 
-// Stop waits for calls in progress but not for silent connections.
 func TestStopIsGraceful(t *testing.T) {
 	s := serve(t)
 	conn := s.send(t, cniwire.Add, "wait", 200*time.Millisecond)
@@ -262,7 +259,6 @@ func TestStopIsGraceful(t *testing.T) {
 	}
 }
 
-// Invalid input is rejected or disconnected, and other callers are served.
 func TestStrangeCallers(t *testing.T) {
 	s := serve(t)
 	announce := func(size uint32) string { return cniwire.Magic + string(binary.BigEndian.AppendUint32(nil, size)) }
@@ -299,7 +295,6 @@ func TestStrangeCallers(t *testing.T) {
 	}
 }
 
-// An old agent, which only serves gRPC, is recognised.
 func TestAgentWithoutTheProtocol(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "cni.sock"))
 	if err != nil {
