@@ -81,9 +81,9 @@ type ContivConf struct {
 	nodeName       string
 	config         Config
 	subnets        Subnets
-	file           choice // contiv.conf's configuration of this node
+	file           choice
 	allowedSources []netip.Prefix
-	gateways       []netip.Addr // of all nodes in contiv.conf
+	gateways       []netip.Addr
 	links          HostLinks
 	loop           controller.EventLoop
 	log            *slog.Logger
@@ -91,8 +91,7 @@ type ContivConf struct {
 	leases         leases
 	nics           nics
 	stn            func(name string, dhcp bool) (*Stolen, error)
-	// disabled is set while this node's NodeConfig is disabled.
-	disabled atomic.Bool
+	disabled       atomic.Bool
 	// misread returns the error of decoding the NodeConfig in etcd. It may be nil.
 	misread func() error
 	// published are this node's addresses from an earlier run of the agent. Only for resyncs.
@@ -102,10 +101,8 @@ type ContivConf struct {
 	now view
 	// announced is the content of the last NodeIPv4Change.
 	announced Resolved
-	// started is set after the first resync.
-	started bool
-	// overlaps describes networks of host links that overlap with the address plan.
-	overlaps []string
+	started   bool
+	overlaps  []string
 	// mismatch is the reason why the host's links do not match the network in force, or "".
 	mismatch string
 	// lost is the address that the main interface has lost, or the zero Prefix.
@@ -146,7 +143,6 @@ func New(nodeName string, config Config, sources Sources, loop controller.EventL
 	return c, nil
 }
 
-// parse validates everything that does not depend on the node's state.
 func (c *ContivConf) parse() error {
 	if !nodeNames.MatchString(c.nodeName) {
 		return fmt.Errorf("node name %q: use the name of the node in Kubernetes", c.nodeName)
@@ -286,7 +282,6 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 	return resolved, links, err
 }
 
-// checkMainLink rejects an address plan that overlaps with the main link's networks.
 func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error {
 	for link, address := range addressesOf(links) {
 		if subnet, clashes := subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
@@ -297,7 +292,6 @@ func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error
 	return nil
 }
 
-// warn logs unusual but valid properties of the links.
 func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostLink) {
 	log := controller.Logger(ctx, c.log)
 	for _, gateway := range resolved.Gateways {
@@ -311,7 +305,6 @@ func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostL
 	}
 }
 
-// overlaps describes networks of other links than the main one that overlap with the address plan.
 func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string) {
 	for link, address := range addressesOf(links) {
 		subnet, clashes := s.clash(address.Masked())
@@ -345,14 +338,12 @@ func (c *ContivConf) current() (now view, started bool) {
 	return c.now, c.started
 }
 
-// wants records the requested configuration while none can be in force.
 func (c *ContivConf) wants(next view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now.wanted, c.now.internalIPs, c.now.refused = next.wanted, next.internalIPs, next.refused
 }
 
-// set puts a configuration in force.
 func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	before, started := c.current()
 	log := controller.Logger(ctx, c.log)

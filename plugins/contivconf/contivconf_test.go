@@ -213,8 +213,6 @@ func TestResolutionErrors(t *testing.T) {
 	}
 }
 
-// A node address in Kubernetes that points to another link triggers a resync. Other node changes do
-// not.
 func TestChangeOfOwnAddresses(t *testing.T) {
 	all := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.168.2.5/24")}
 	var loop plugintest.Loop
@@ -277,7 +275,6 @@ ipamConfig:
 	}
 }
 
-// An existing default route of the host stays, even if its gateway is configured.
 func TestDefaultRouteOfTheHostStays(t *testing.T) {
 	for name, test := range map[string]struct{ host, want string }{
 		"none":                     {"", "[192.168.1.1 fd00::9]"},
@@ -325,8 +322,8 @@ func TestLinksChange(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		links links
-		want  string // part of the event, or ""
-		warns string // part of the warning, or ""
+		want  string
+		warns string
 	}{
 		{"nothing changed", current, "", ""},
 		{"another link", append(links{link("eth1", "", "172.20.0.1/16")}, current...), "", ""},
@@ -355,8 +352,6 @@ func TestLinksChange(t *testing.T) {
 	}
 }
 
-// A resync while the main link has no address remembers the lost address for the same
-// configuration.
 func TestResyncWithoutAddress(t *testing.T) {
 	current := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.0.2.1/24")}
 	loop := &plugintest.Loop{}

@@ -23,15 +23,15 @@ func TestLeaseChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.LeaseChanged(context.Background(), "Gbe0", netip.MustParsePrefix("192.168.1.5/24")) // known to the first resync
+	c.LeaseChanged(context.Background(), "Gbe0", netip.MustParsePrefix("192.168.1.5/24"))
 	if events := loop.Take(); len(events) != 0 {
 		t.Errorf("before the first resync: %v", events)
 	}
 	resync(1)
 	for i, step := range []struct{ iface, lease, want string }{
 		{"Gbe0", "192.168.1.5/24", ""},
-		{"Gbe1", "192.168.1.8/24", ""}, // not the main interface
-		{"Gbe0", "", ""},               // between two leases
+		{"Gbe1", "192.168.1.8/24", ""},
+		{"Gbe0", "", ""},
 		{"Gbe0", "192.168.1.9/24", "now: address 192.168.1.9/24"},
 	} {
 		var lease netip.Prefix

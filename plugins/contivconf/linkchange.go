@@ -16,7 +16,7 @@ import (
 func (c *ContivConf) LinksChanged(ctx context.Context) {
 	now, started := c.current()
 	if !started {
-		return // the startup resync reads the links
+		return
 	}
 	if now.refused != nil && c.retry(ctx, now) {
 		return
@@ -106,7 +106,6 @@ func (c *ContivConf) Warnings() []string {
 	return list
 }
 
-// retry checks whether the rejected NodeConfig now fits the links, and if so requests a resync.
 func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
 	if err != nil || next.refused != nil {
@@ -114,7 +113,7 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	}
 	c.mu.Lock()
 	first := c.now.refused != nil && c.now.wanted == now.wanted
-	if first { // announced once; the resync decides again
+	if first {
 		c.now.refused = nil
 	}
 	c.mu.Unlock()

@@ -57,7 +57,6 @@ func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 	return remarks, nil
 }
 
-// tooLarge describes a pod MTU that exceeds the main interface's, or returns "".
 func (c *Config) tooLarge(r *Resolved) string {
 	room := r.LinkMTU - c.transportOverhead(r.LinkAddress.Addr())
 	if c.MTUSize == 0 || r.LinkMTU == 0 || int(c.MTUSize) <= room {
@@ -67,7 +66,6 @@ func (c *Config) tooLarge(r *Resolved) string {
 		c.MTUSize, room, r.Main.Name, r.LinkMTU, r.LinkMTU-room, room, r.Main.Name)
 }
 
-// checkVSwitch returns the options that this kind of vswitch rejects.
 func (c *Config) checkVSwitch(ownStack bool, subnets *Subnets) error {
 	if ownStack {
 		return subnets.checkVPPHost(c.IPAMConfig.VPPHostSubnetCIDR)

@@ -45,7 +45,6 @@ func TestCheckMachine(t *testing.T) {
 	}
 }
 
-// Networks with host bits are masked with a warning, by agents, too.
 func TestHostBits(t *testing.T) {
 	config := load(t, "podAllowedSources: 10.200.0.1/24\nipamConfig: {podSubnetCIDR: 10.2.3.4/16, serviceCIDR: 10.96.0.0/12, srv6: {servicePolicyBSIDSubnetCIDR: '8fff::1/16'}}")
 	remarks := strings.Join(config.Remarks(), "\n")

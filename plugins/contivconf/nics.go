@@ -6,7 +6,6 @@ import (
 	"sync"
 )
 
-// nics are the NICs of a vswitch with its own network stack.
 type nics struct {
 	list func() ([]string, error) // nil without its own stack
 
@@ -14,7 +13,6 @@ type nics struct {
 	last []string // the last list, or nil
 }
 
-// first returns the first NIC not in others, or "".
 func (n *nics) first(others []Interface) (string, error) {
 	if n.list == nil {
 		return "", nil

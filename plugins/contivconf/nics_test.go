@@ -92,7 +92,6 @@ func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 	}
 }
 
-// The rejection of SRv6 and its advice do not depend on the vswitch.
 func TestRefusedOptionsDoNotClaimAVSwitch(t *testing.T) {
 	for conf, want := range map[string]string{
 		"nodeToNodeTransport: srv6":               "option nodeToNodeTransport: srv6 is not supported by this version: use vxlan or nooverlay",

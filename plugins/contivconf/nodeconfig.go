@@ -25,22 +25,19 @@ const (
 type choice struct {
 	source Source
 	config NodeConfig
-	static Resolved // the static configuration
+	static Resolved
 }
 
 // view is this node's configuration in force. It is immutable.
 type view struct {
 	choice
-	resolved Resolved
-	// internalIPs are this node's addresses in Kubernetes.
+	resolved    Resolved
 	internalIPs []netip.Addr
-	// wanted is the enabled NodeConfig in etcd, or nil.
-	wanted *nodeconfig.NodeConfig
+	wanted      *nodeconfig.NodeConfig
 	// refused is the reason why wanted is not in force, or nil.
 	refused error
 }
 
-// sameEffect reports whether a change needs no resync.
 func (v *view) sameEffect(other *view) bool {
 	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
 }
@@ -49,7 +46,6 @@ func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
 	return change.Resource == dbresources.NodeConfig && change.Key == dbresources.NodeConfigKey(c.nodeName)
 }
 
-// enabled returns this node's NodeConfig, or nil if it is missing or disabled.
 func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeConfig {
 	wanted, _ := value.(*nodeconfig.NodeConfig)
 	disabled := wanted != nil && c.config.CRDNodeConfigurationDisabled
@@ -95,7 +91,7 @@ func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, 
 	}
 	next.refused = err
 	if started {
-		if use(before.choice) != nil { // for example while an interface is missing
+		if use(before.choice) != nil {
 			next.resolved = before.resolved
 		}
 		return next, links, nil
@@ -141,7 +137,6 @@ func interfaceWithIP(msg *nodeconfig.InterfaceConfig) InterfaceWithIP {
 	return InterfaceWithIP{InterfaceName: msg.GetInterfaceName(), IP: msg.GetIp(), UseDHCP: msg.GetUseDhcp()}
 }
 
-// choose validates a configuration without the links.
 func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 	static, err := resolveStatic(&c.config, &config)
 	if err == nil {
@@ -150,7 +145,6 @@ func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 	return choice{source: source, config: config, static: static}, err
 }
 
-// complete resolves a configuration with the links and validates the result.
 func (c *ContivConf) complete(candidate choice, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	resolved, links, err := c.read(candidate.static, internalIPs)
 	if err == nil {

@@ -21,16 +21,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// plugin is a ContivConf with its inputs.
 type plugin struct {
 	misread error
 	*contivconf.ContivConf
-	t     testing.TB
-	conf  string
-	links *hostLinks
-	loop  *plugintest.Loop
-	local store.Broker
-	// stored is the NodeConfig of node1 in etcd.
+	t      testing.TB
+	conf   string
+	links  *hostLinks
+	loop   *plugintest.Loop
+	local  store.Broker
 	stored *nodeconfig.NodeConfig
 }
 
@@ -40,7 +38,6 @@ func (l *hostLinks) HostLinks() ([]contivconf.HostLink, error) { return *l.Load(
 
 const enabled = "crdNodeConfigurationDisabled: false\n"
 
-// start returns a plugin after its startup resync.
 func start(t testing.TB, conf string, all links, stored *nodeconfig.NodeConfig) *plugin {
 	t.Helper()
 	p := &plugin{t: t, conf: conf, links: &hostLinks{}, loop: &plugintest.Loop{}, local: memory.New(), stored: stored}
@@ -103,7 +100,6 @@ func (p *plugin) put(next *nodeconfig.NodeConfig) (change string, resynced bool)
 	return change, p.follow()
 }
 
-// follow runs the requested resync.
 func (p *plugin) follow() bool {
 	p.t.Helper()
 	events := p.loop.Take()
@@ -153,7 +149,6 @@ nodeConfig:
 
 const byFile = "eth0 [192.168.1.50/24] 192.168.1.5/24 via [192.168.1.2], NAT true"
 
-// A NodeConfig replaces the node's section. The global options fill its gaps.
 func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 	for name, test := range map[string]struct {
 		conf   string
@@ -183,7 +178,6 @@ func TestNodeConfigReplacesTheSectionOfTheFile(t *testing.T) {
 	}
 }
 
-// An undecodable NodeConfig produces no event but is reported.
 func TestUnreadableNodeConfigIsTold(t *testing.T) {
 	p := start(t, withFile, twoNICs, nil)
 	if err := p.NodeConfigError(); err != nil {
@@ -225,8 +219,6 @@ func TestNodeConfigChanges(t *testing.T) {
 	}
 }
 
-// An invalid NodeConfig is reported, and the previous configuration survives a resync and a
-// restart.
 func TestRefusedNodeConfigs(t *testing.T) {
 	main := func(name, ip string) *nodeconfig.NodeConfig {
 		return &nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: name, Ip: ip}}
@@ -289,8 +281,6 @@ func TestRefusedNodeConfigs(t *testing.T) {
 	}
 }
 
-// With an invalid first NodeConfig, or after its deletion during downtime, a node starts with
-// contiv.conf.
 func TestNodeConfigAtStart(t *testing.T) {
 	p := start(t, withFile, twoNICs, &nodeconfig.NodeConfig{Gateway: "x"})
 	p.want("wrong", byFile)
@@ -305,7 +295,6 @@ func TestNodeConfigAtStart(t *testing.T) {
 	p.restart()
 	p.want("wrong, after it was deleted", byFile)
 
-	// Without any usable configuration, all errors are reported until a correction.
 	p.conf = enabled + "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth7}}]"
 	var err error
 	if p.ContivConf, err = contivconf.New("node1", load(t, p.conf), contivconf.Sources{Links: p.links, Misread: func() error { return p.misread }}, p.loop, p.local, plugintest.Logger()); err != nil {
@@ -321,7 +310,6 @@ func TestNodeConfigAtStart(t *testing.T) {
 	p.want("corrected", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT true")
 }
 
-// The file's section may have become invalid while a NodeConfig was in force.
 func TestDeletedNodeConfigStaysIfTheFileIsWrong(t *testing.T) {
 	p := start(t, enabled+"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth9}}]", twoNICs, additional)
 	before := p.summary()
@@ -334,7 +322,6 @@ func TestDeletedNodeConfigStaysIfTheFileIsWrong(t *testing.T) {
 	p.want("after a resync", before)
 }
 
-// A NodeConfig takes effect when its interface appears, and stays when the interface disappears.
 func TestNodeConfigFollowsTheLinks(t *testing.T) {
 	p := start(t, withFile, twoNICs[:2], additional)
 	p.want("without the link", byFile)
@@ -486,7 +473,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
-	p.loop.Take() // announced by the last change of links
+	p.loop.Take()
 	p.links.Store(&twoNICs)
 	p.put(additional)
 	p.want("in the end", "eth0 [] 192.168.1.5/24 eth1 [10.50.0.1/24] via [10.50.0.254], NAT false")

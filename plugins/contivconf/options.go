@@ -27,7 +27,6 @@ func (s *Subnets) ClusterOptions() []string {
 		option{"vppHostSubnetOneNodePrefixLen", func(f *Subnets) string { return strconv.Itoa(f.VPPHostOneNodeLen) }})...)
 }
 
-// option is an ipamConfig option and its value for one IP version.
 type option struct {
 	name  string
 	value func(*Subnets) string

@@ -138,7 +138,6 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-// optionNames returns the paths of all fields with a JSON name.
 func optionNames(prefix string, typ reflect.Type) (names []string) {
 	for i := range typ.NumField() {
 		field := typ.Field(i)

@@ -32,7 +32,6 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 	return *found, nil
 }
 
-// resolveStatic resolves the configuration without the links.
 func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	var r Resolved
 	r.stealing = c.stealing(n)
@@ -117,7 +116,6 @@ func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
 	return iface, nil
 }
 
-// isHostAddress reports whether an interface can have the address.
 func isHostAddress(p netip.Prefix) bool {
 	addr := p.Addr()
 	switch {
@@ -129,8 +127,6 @@ func isHostAddress(p netip.Prefix) bool {
 	return true
 }
 
-// checkAddresses rejects configured addresses that overlap with each other or with the address
-// plan.
 func checkAddresses(r *Resolved, subnets *Subnets) error {
 	all := r.addresses()
 	for i, p := range all {
@@ -152,21 +148,18 @@ func (r *Resolved) addresses() []netip.Prefix {
 	return all
 }
 
-// former is the previous state of a node.
 type former struct {
-	// main is the automatically selected main interface, or "".
 	main      string
 	addresses []netip.Addr
 }
 
-// before returns the node's state before a configuration is resolved.
 func (c *ContivConf) before(static *Resolved) former {
 	now, started := c.current()
 	switch {
 	case !started:
 		return former{addresses: c.published}
 	case static.Main.Name == "" && now.static.Main.Name != "":
-		return former{} // select again
+		return former{}
 	}
 	f := former{main: now.resolved.Main.Name}
 	c.mu.RLock()
@@ -196,7 +189,6 @@ func (c *ContivConf) remember(state controller.KubeState) {
 	}
 }
 
-// resolveLinks selects the main interface among the links and adds its properties.
 func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, before former, subnets *Subnets) (Resolved, error) {
 	main := mainLink(r, links, internalIPs, before)
 	switch {
@@ -295,7 +287,6 @@ func isInternal(l *HostLink) bool {
 	return l.Name == "lo"
 }
 
-// hostGateway returns the next hop of the host's default route of an IP version, or the zero Addr.
 func hostGateway(links []HostLink, ipv6 bool) netip.Addr {
 	for _, l := range links {
 		for _, gateway := range l.DefaultGateways {

@@ -17,13 +17,11 @@ const StoreKey = "/local/contivconf/nodeconfig"
 
 // saved persists the last NodeConfig in force. Only for the event loop.
 type saved struct {
-	db store.Broker // nil: no persistence
-	// stored is the content of the store, if known.
+	db     store.Broker // nil: no persistence
 	stored *nodeconfig.NodeConfig
 	known  bool
 }
 
-// load returns nil if nothing is stored.
 func (s *saved) load(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConfig {
 	if s.db == nil {
 		return nil

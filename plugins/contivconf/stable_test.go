@@ -33,14 +33,13 @@ ipamConfig:
   vxlanCIDR: 192.168.30.0/24,fd30::/112
 `
 
-// Main interface and node addresses follow Kubernetes and otherwise stay stable.
 func TestChoiceOfAddressesIsGoodAndStable(t *testing.T) {
 	const v4, old6, new6, short6 = "192.168.1.5/24", "2001:db8::5/64", "2001:db8::bb/64", "2001:db8::cc/128"
 	type step struct {
 		name      string
 		internal  []string
 		links     links
-		want      string // main interface and addresses
+		want      string
 		published []string
 	}
 	for _, test := range []struct {
@@ -138,8 +137,6 @@ func TestChoiceOfAddressesIsGoodAndStable(t *testing.T) {
 	}
 }
 
-// The warning names the replacement of a missing, automatically selected main interface, and no
-// option.
 func TestMissingMainInterface(t *testing.T) {
 	current := links{link("eth0", "192.168.1.1", "192.168.1.5/24"), link("eth1", "", "192.0.2.1/24")}
 	c, err := contivconf.New("node1", load(t, ""), contivconf.Sources{Links: &current}, &plugintest.Loop{}, nil, plugintest.Logger())
@@ -173,7 +170,7 @@ func TestOverlapsAreWarnedOf(t *testing.T) {
 	resync()
 	for _, test := range []struct {
 		with contivconf.HostLink
-		want string // "" for none
+		want string
 	}{
 		{link("eth1", "", "192.168.30.77/24"), "network 192.168.30.0/24 of interface eth1 overlaps with ipamConfig.vxlanCIDR 192.168.30.0/24"},
 		{link("eth1", "", "10.1.77.5/16"), "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},

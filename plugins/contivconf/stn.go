@@ -63,7 +63,6 @@ func (e *STNHolderChange) Describe() string {
 	return fmt.Sprintf("network card %s is the vswitch's", e.Interface)
 }
 
-// stealing is the configured theft of a NIC.
 type stealing struct {
 	wanted bool
 	// name of the NIC, or "" for the first.

@@ -35,9 +35,8 @@ func TestMainInterfaceIsTheStolenCard(t *testing.T) {
 	for name, c := range map[string]struct {
 		conf   string
 		stolen *contivconf.Stolen
-		asked  string // requested NIC
-		// name, addresses and gateways of the main interface, or the error
-		want string
+		asked  string
+		want   string
 	}{
 		"global option":       {"stealInterface: eth0", stolenCard("", "192.168.16.1/24", "192.168.16.254"), "eth0 false", "eth0 [192.168.16.1/24] [192.168.16.254]"},
 		"first card":          {"stealFirstNIC: true", stolenCard("", "192.168.16.1/24"), " false", "eth0 [192.168.16.1/24] []"},

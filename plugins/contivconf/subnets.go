@@ -44,10 +44,8 @@ func (s *Subnets) Families() []Subnets {
 	return []Subnets{*s, *s.Second}
 }
 
-// pair holds the networks of an option: one, or one per IP version.
 type pair []netip.Prefix
 
-// of returns the network of an IP version, or the zero Prefix.
 func (p pair) of(ipv6 bool) netip.Prefix {
 	for _, network := range p {
 		if network.Addr().Is6() == ipv6 {
@@ -142,7 +140,6 @@ func split(value string) []string {
 	return list
 }
 
-// plan holds the options that determine the subnets.
 type plan struct{ all, pods, vppHost, vxlan, service, interconnect pair }
 
 // parseSubnets parses and validates the address plan. It reports all errors at once.
@@ -219,7 +216,6 @@ func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subne
 // so that a pod needs at least 3 bits.
 const minPodHostBits = 3
 
-// checkDivisions checks the options whose names end in suffix.
 func (s *Subnets) checkDivisions(suffix string) error {
 	check := func(option string, all netip.Prefix, length, minHostBits int) error {
 		if !all.IsValid() {
@@ -242,7 +238,6 @@ type namedPrefix struct {
 	prefix netip.Prefix
 }
 
-// named lists the existing subnets of both IP versions by option.
 func (s *Subnets) named() []namedPrefix {
 	var existing []namedPrefix
 	for _, f := range s.Families() {
@@ -269,7 +264,6 @@ func (s *Subnets) checkVersions() error {
 	return nil
 }
 
-// checkVPPHost requires the networks for a vswitch with its own network stack.
 func (s *Subnets) checkVPPHost(option string) error {
 	for _, f := range s.Families() {
 		if !f.VPPHost.IsValid() {
@@ -303,7 +297,6 @@ func (s *Subnets) clash(network netip.Prefix) (namedPrefix, bool) {
 	return namedPrefix{}, false
 }
 
-// effective returns c with the effective subnets.
 func (s *Subnets) effective(c IPAMConfig) IPAMConfig {
 	families := s.Families()
 	text := func(network func(*Subnets) netip.Prefix) string {
