@@ -104,7 +104,6 @@ func TestPublishingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A node that has left does not claim its ID again.
 func TestNothingIsPublishedAgainByANodeThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, loop := &full{Broker: memory.New()}, &plugintest.Loop{}

@@ -48,7 +48,6 @@ func allocate(ctx context.Context, db store.Broker, nodeName string) (*vppnode.V
 	}
 }
 
-// allocateRetry is the delay after a failure of the store.
 var allocateRetry = 500 * time.Millisecond
 
 func allocateOnce(ctx context.Context, db store.Broker, nodeName string) (*vppnode.VppNode, error) {
@@ -112,7 +111,6 @@ func swap(ctx context.Context, db store.Broker, next *vppnode.VppNode) error {
 	}
 }
 
-// takenError is an ErrNoNodeID with the ID's new owner.
 type takenError struct {
 	id uint32
 	by string

@@ -23,7 +23,6 @@ func largeCluster(tb testing.TB, nodes int) *nodesync.NodeSync {
 	return n
 }
 
-// Handlers read all nodes several times per event.
 func BenchmarkGetAllNodes(b *testing.B) {
 	n := largeCluster(b, 1000)
 	b.ReportAllocs()

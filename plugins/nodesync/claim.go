@@ -10,11 +10,9 @@ import (
 
 const (
 	// ClaimTTL is how long the claim of a name outlives its agent.
-	ClaimTTL = 15 * time.Second
-	// claimInterval is the period of renewals and retries.
+	ClaimTTL      = 15 * time.Second
 	claimInterval = ClaimTTL / 3
-	// claimRetry is the delay after an unanswered attempt.
-	claimRetry = time.Second
+	claimRetry    = time.Second
 )
 
 // ClaimedKey is a key in etcd that lives as long as its holder.
@@ -27,8 +25,8 @@ type ClaimedKey interface {
 
 // Claim is this agent's claim of the node's name:
 //
-//	            etcd does not answer ──> work: as well as possible
-//	start ──────held by nobody ────────> work
+//	            etcd does not answer ──> work without the claim
+//	start ──────free ──────────────────> work
 //	            held from this place ──> work: the agent before this one has ended
 //	            held by another agent ─> wait until it ends
 //
@@ -41,8 +39,7 @@ type Claim struct {
 	key      ClaimedKey
 	log      *slog.Logger
 
-	mu sync.Mutex
-	// answered is set once the database has answered.
+	mu       sync.Mutex
 	answered bool
 	taken    error
 	// changed is closed and replaced on each answer.

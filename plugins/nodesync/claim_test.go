@@ -65,7 +65,6 @@ func newClaim(t *testing.T) (*nodesync.Claim, *claimedKey) {
 
 const otherAgent = `{"hostName":"h2","addresses":["10.9.9.9/24"],"bootID":"b","netns":7,"pid":3}`
 
-// claimed runs a claim in fake time.
 func claimed(t *testing.T, test func(t *testing.T, c *nodesync.Claim, k *claimedKey, admitted chan error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +73,7 @@ func claimed(t *testing.T, test func(t *testing.T, c *nodesync.Claim, k *claimed
 		admitted := make(chan error, 1)
 		var running sync.WaitGroup
 		running.Go(func() {
-			time.Sleep(time.Millisecond) // let the test set up the key
+			time.Sleep(time.Millisecond)
 			running.Go(func() { c.Run(ctx) })
 			admitted <- c.Admitted(ctx, 5*time.Second)
 		})
@@ -152,7 +151,6 @@ func TestNameWithoutEtcd(t *testing.T) {
 	})
 }
 
-// An agent's place is its machine, since the last boot, and its network namespace.
 func TestPlaceOfAnAgent(t *testing.T) {
 	_, k := newClaim(t)
 	if k.name != "/vnf-agent/node1/check/agent" {
@@ -186,7 +184,6 @@ func TestPlaceOfAnAgent(t *testing.T) {
 	}
 }
 
-// An agent that lost its name does not overwrite the new holder's record.
 func TestNothingIsPublishedUnderAnothersName(t *testing.T) {
 	c, k := newClaim(t)
 	k.set(otherAgent, nil)
@@ -201,7 +198,7 @@ func TestNothingIsPublishedUnderAnothersName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for c.Err() == nil {
-		time.Sleep(time.Millisecond) // until Run has asked once
+		time.Sleep(time.Millisecond)
 	}
 	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
 		t.Fatal(err)

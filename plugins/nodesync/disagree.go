@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 )
 
-// maxNamed limits the nodes named by Disagreement.
 const maxNamed = 3
 
 // Disagreement returns an error if this node's addressing options differ from those of at least

@@ -40,7 +40,7 @@ func thisAgent() (Holder, error) {
 		return h, fmt.Errorf("tell this network namespace from others: %w", err)
 	}
 	h.BootID, h.NetNS = strings.TrimSpace(string(boot)), netns.Ino
-	h.HostName, _ = os.Hostname() // for display only
+	h.HostName, _ = os.Hostname()
 	addresses, _ := net.InterfaceAddrs()
 	for _, a := range addresses {
 		if p, ok := a.(*net.IPNet); ok && p.IP.IsGlobalUnicast() {

@@ -35,7 +35,6 @@ type Node struct {
 	// empty. A change alone causes no NodeUpdate.
 	PodCIDRs []string
 
-	// inKube is set if the Kubernetes object exists.
 	inKube bool
 }
 
@@ -75,7 +74,6 @@ func podAddresses(v *vppnode.VppNode) (list []PodAddresses) {
 	return list
 }
 
-// onePerVersion returns the first address of each IP version.
 func onePerVersion(texts []string) (list []netip.Addr) {
 	for _, text := range texts {
 		addr, err := netip.ParseAddr(text)
@@ -142,7 +140,6 @@ func PodCIDRs(k *node.Node) []string {
 	return texts
 }
 
-// vppAddresses returns the valid addresses of a VppNode, with the obsolete field last.
 func vppAddresses(v *vppnode.VppNode) []netip.Prefix {
 	var addresses []netip.Prefix
 	for _, text := range append(slices.Clone(v.GetIpAddresses()), v.GetIpAddress()) {
@@ -157,7 +154,6 @@ func vppAddresses(v *vppnode.VppNode) []netip.Prefix {
 	return addresses
 }
 
-// mgmtAddresses returns the sorted internal and external addresses of a node.
 func mgmtAddresses(k *node.Node) []netip.Addr {
 	var addresses []netip.Addr
 	for _, a := range k.GetAddresses() {
@@ -172,7 +168,6 @@ func mgmtAddresses(k *node.Node) []netip.Addr {
 	return addresses
 }
 
-// sorted returns the nodes by ID, nodes without one last.
 func (n Nodes) sorted() []*Node {
 	list := make([]*Node, 0, len(n))
 	for _, node := range n {

@@ -45,7 +45,7 @@ type NodeSync struct {
 	unpublished chan int
 
 	mu    sync.RWMutex
-	nodes Nodes // nil before the first resync
+	nodes Nodes
 	// withID caches the nodes with an ID. nil: outdated.
 	withID Nodes
 }
@@ -280,14 +280,12 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 	return nil
 }
 
-// setRecord stores a record and reports whether it is invalid.
 func (n *NodeSync) setRecord(ctx context.Context, id uint32, v *vppnode.VppNode) {
 	if mistake := n.records.set(id, v); mistake != "" {
 		controller.Logger(ctx, n.log).Warn("The record of a node does not count: "+mistake, "key ID", id, "id", v.GetId(), "name", v.GetName())
 	}
 }
 
-// tell logs addresses of more than one node.
 func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
 	for _, d := range disputes {
 		if !slices.Contains(n.disputes, d) {
@@ -298,7 +296,6 @@ func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
 	n.disputes = disputes
 }
 
-// identify finds or allocates this node's ID.
 func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppNode) error {
 	n.mu.RLock()
 	known := n.nodes[n.nodeName]
@@ -361,7 +358,6 @@ func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ control
 // Revert does nothing.
 func (*NodeSync) Revert(context.Context, controller.Event) error { return nil }
 
-// recompute derives the nodes from the records and returns the changes to announce.
 func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -406,7 +402,6 @@ func (n *NodeSync) recompute(ctx context.Context) (list []*NodeUpdate) {
 	return list
 }
 
-// announced returns the update for a change, or nil if it is not announced.
 func announced(prev, next *Node, own bool) *NodeUpdate {
 	if prev.ID == 0 && next.ID == 0 {
 		return nil
@@ -448,7 +443,6 @@ func (n *NodeSync) kubeNodeChanged(ctx context.Context, change *controller.KubeS
 	return updates, err
 }
 
-// reclaim restores this node's VppNode after its Kubernetes object was deleted and created again.
 func (n *NodeSync) reclaim(ctx context.Context) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]
@@ -486,7 +480,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 		}
 		return n.store(ctx, own.vppNode())
 	case prev.GetId() != own.ID:
-		return nil // an entry that this node no longer uses
+		return nil
 	}
 	n.stored = nil
 	if next == nil && !own.inKube {

@@ -79,7 +79,6 @@ func stored(t testing.TB, db store.Broker, id uint32) *vppnode.VppNode {
 	return v
 }
 
-// 50 concurrent agents get the IDs 1 to 50.
 func TestAgentsRaceForIDs(t *testing.T) {
 	for name, db := range map[string]store.Broker{"memory": memory.New(), "etcd": etcdBroker(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +235,6 @@ func TestIDThatNamesAnotherNode(t *testing.T) {
 	}
 }
 
-// A node that gets a vswitch with its own network stack keeps its identity.
 func TestAddressMovesFromTheHostToTheVSwitch(t *testing.T) {
 	db := memory.New()
 	before := vppNode(4, "node1", "192.168.16.9/24")
@@ -318,7 +316,7 @@ func TestNodeUpdate(t *testing.T) {
 		before     controller.KubeState
 		resource   string
 		prev, next proto.Message
-		want       string // of the events
+		want       string
 	}{
 		{"other node joins", state(kubeNode("node2", "10.0.0.2")), "vppnode", nil, vppNode(2, "node2", "192.168.16.2/24"),
 			"node2: none -> ID 2, vswitch [192.168.16.2/24], management [10.0.0.2]"},
@@ -363,7 +361,6 @@ func TestNodeUpdate(t *testing.T) {
 	}
 }
 
-// A node that returns after its deletion gets its ID back unless another node has it.
 func TestReleasedIDIsReclaimed(t *testing.T) {
 	db := memory.New()
 	n := nodesync.New("node1", db, nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
@@ -490,7 +487,7 @@ func TestOwnStackIsPublished(t *testing.T) {
 		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
 			t.Errorf("stored: %v, want %v", v, own)
 		}
-		resync(t, n, state(kubeNode("node1", "192.168.16.1"))) // as if the store were outdated
+		resync(t, n, state(kubeNode("node1", "192.168.16.1")))
 		if v := stored(t, db, 1); v.OwnNetworkStack == nil || v.GetOwnNetworkStack() != own {
 			t.Errorf("stored after a resync: %v, want %v", v, own)
 		}

@@ -17,8 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The node's record contains its pods' endpoints. Each change reaches the handlers of all nodes
-// once.
 func TestPodAddresses(t *testing.T) {
 	db, loop := memory.New(), &plugintest.Loop{}
 	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())
@@ -63,7 +61,6 @@ func TestPodAddresses(t *testing.T) {
 		t.Errorf("after a resync: %v", got)
 	}
 
-	// Another node reads the record and skips invalid addresses.
 	other := nodesync.New("node2", memory.New(), nodesync.Self{}, loop, plugintest.Logger())
 	without := vppNode(1, "node1", "192.168.16.1/24")
 	resync(t, other, state(kubeNode("node2"), without))
@@ -130,7 +127,6 @@ func (m *mute) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return m.Broker.Get(ctx, key)
 }
 
-// The event loop waits once for an unresponsive database, not once per pod.
 func TestPodAddressesDoNotWaitForTheDatabase(t *testing.T) {
 	db, loop := &mute{Broker: memory.New()}, &plugintest.Loop{}
 	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())

@@ -24,7 +24,6 @@ import (
 //     Kubernetes, else to a node that is in Kubernetes, else to the lowest ID.
 //     All other nodes lose it.
 type records struct {
-	// vppNodes by the ID in their key.
 	vppNodes  map[uint32]*vppnode.VppNode
 	kubeNodes map[string]*node.Node
 }
@@ -33,7 +32,7 @@ func newRecords() records {
 	return records{vppNodes: map[uint32]*vppnode.VppNode{}, kubeNodes: map[string]*node.Node{}}
 }
 
-// idOf returns the ID in a key or, without a key, in the value. It returns 0 if there is none.
+// idOf returns the ID in a key or, without a key, in the value. It returns 0 without an ID.
 func idOf(key string, v *vppnode.VppNode) uint32 {
 	key = strings.TrimPrefix(key, models.KSRPrefix)
 	if key == "" {
@@ -65,7 +64,6 @@ func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	return ""
 }
 
-// of returns the record in use for a name, or nil.
 func (r records) of(name string) (best *vppnode.VppNode) {
 	for _, v := range r.vppNodes {
 		if v.GetName() == name && (best == nil || better(v, best)) {
@@ -91,13 +89,11 @@ func better(a, b *vppnode.VppNode) bool {
 	return a.GetId() < b.GetId()
 }
 
-// disputed is an address of several nodes.
 type disputed struct {
 	addr          netip.Addr
 	owner, others string
 }
 
-// nodes returns all nodes, including own, and the disputed addresses.
 func (r records) nodes(own *Node) (Nodes, []disputed) {
 	best := map[string]*vppnode.VppNode{}
 	for _, v := range r.vppNodes {
@@ -128,7 +124,6 @@ func (r records) nodes(own *Node) (Nodes, []disputed) {
 	return nodes, settle(nodes, own)
 }
 
-// settle assigns each address to one node.
 func settle(nodes Nodes, own *Node) (list []disputed) {
 	owners := make(map[netip.Addr]*Node, len(nodes))
 	var twice map[netip.Addr]bool

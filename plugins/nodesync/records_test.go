@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// known lists the other reachable nodes by name.
 func known(n *nodesync.NodeSync) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(n.GetAllNodes())) {
@@ -27,8 +26,6 @@ func known(n *nodesync.NodeSync) string {
 	return strings.Join(list, "; ")
 }
 
-// Inconsistent records in any order have the same result as a resync, and the real nodes are
-// reachable.
 func TestRecordsThatContradictEachOther(t *testing.T) {
 	const real = "node2 #2 [192.168.16.2/24]; node3 #3 [192.168.16.3/24]"
 	base := []proto.Message{vppNode(1, "node1", "192.168.16.1/24"), vppNode(2, "node2", "192.168.16.2/24"), vppNode(3, "node3", "192.168.16.3/24"),
@@ -89,8 +86,6 @@ func TestRecordsThatContradictEachOther(t *testing.T) {
 	}
 }
 
-// An overwritten record of a node in Kubernetes does not end its agent. An undecodable record is
-// replaced.
 func TestOverwrittenRecord(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"id":1,"name":"nobody"}`: "taken by node nobody",

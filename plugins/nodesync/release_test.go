@@ -48,7 +48,7 @@ func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 	for _, err := range []error{
 		change(first, "vppnode", nil, vppNode(2, "node2")),
 		change(second, "node", kubeNode("node2"), nil),
-		db.Delete(ctx, nodesync.IDPrefix+"2"), // by KSR
+		db.Delete(ctx, nodesync.IDPrefix+"2"),
 		change(second, "vppnode", vppNode(2, "node2"), nil),
 		change(first, "vppnode", vppNode(2, "node2"), nil),
 	} {
@@ -73,7 +73,6 @@ func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 		t.Errorf("nodes: %v", nodes)
 	}
 
-	// The node that left returns.
 	if err := change(second, "node", nil, kubeNode("node2")); !errors.Is(err, nodesync.ErrNoNodeID) {
 		t.Errorf("the agent whose ID another node has goes on: %v", err)
 	}
