@@ -19,10 +19,8 @@ import (
 // Name of the source.
 const Name = "directory"
 
-// storePrefix starts the keys of the saved texts in the node's local store: <prefix><file>.
 const storePrefix = "/config-dir/"
 
-// content of a file.
 type content struct {
 	text   []byte
 	values []manifest.Value
@@ -64,7 +62,6 @@ func parse(_ string, text []byte) (content, error) {
 	values, err := manifest.Parse(text)
 	mistakes := []error{err}
 	for _, v := range values {
-		// The event loop refuses an entire change with such a value.
 		if err := controller.ValidateDirectives(v.Key, v.Message); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("line %d: %w", v.Line, err))
 		}
@@ -72,7 +69,6 @@ func parse(_ string, text []byte) (content, error) {
 	return content{text, values}, errors.Join(mistakes...)
 }
 
-// load reads the texts saved by an earlier process.
 func (s *Source) load(ctx context.Context) error {
 	kvs, _, err := s.local.List(ctx, storePrefix)
 	if err != nil {
@@ -120,10 +116,8 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 	})
 }
 
-// pushAgain is the delay before a retry when the event queue is full.
 const pushAgain = 100 * time.Millisecond
 
-// apply makes the snapshot current and returns the changes.
 func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content]) controller.ExternalConfig {
 	status := Status{Dir: s.dir, Err: text(snapshot.Err), Files: []FileStatus{}}
 	config := make(controller.ExternalConfig)
@@ -151,7 +145,6 @@ func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content])
 	return changes
 }
 
-// held returns the text of a file that is in force, and saves it for a restart.
 func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held content, of string) {
 	saved, known := s.saved[file.Name]
 	switch {
@@ -162,7 +155,7 @@ func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held co
 	case !known || string(saved.text) != string(file.Content.text):
 		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
 			s.log.Error("Cannot save the text of a file; after a restart, a mistake in the file would remove its values", "file", file.Name, "error", err)
-			break // the next change of any file retries
+			break
 		}
 		s.saved[file.Name] = file.Content
 	}
@@ -172,7 +165,6 @@ func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held co
 	return file.Content, Present
 }
 
-// forgetOthers forgets files that are gone.
 func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[content]) {
 	present := make(map[string]bool)
 	for _, file := range snapshot.Files {
@@ -184,13 +176,12 @@ func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[co
 		}
 		if err := s.local.Delete(ctx, storePrefix+name); err != nil && !errors.Is(err, context.Canceled) {
 			s.log.Error("Cannot delete the saved text of a removed file", "file", name, "error", err)
-			continue // the next change tries again
+			continue
 		}
 		delete(s.saved, name)
 	}
 }
 
-// diff returns the changes between two configurations.
 func diff(before, after controller.ExternalConfig) controller.ExternalConfig {
 	changes := make(controller.ExternalConfig)
 	for key, value := range after {

@@ -60,7 +60,6 @@ func newRig(t *testing.T, files map[string]string) *rig {
 	return r
 }
 
-// start starts a source on the directory after stopping an earlier one.
 func (r *rig) start() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +80,6 @@ func (r *rig) start() {
 	}
 }
 
-// write replaces the file atomically, like editors do.
 func (r *rig) write(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
@@ -100,7 +98,6 @@ func (r *rig) remove(name string) {
 	}
 }
 
-// wantChange waits for an event with these changes: "+key" or "-key".
 func (r *rig) wantChange(want ...string) {
 	r.t.Helper()
 	select {
@@ -142,7 +139,6 @@ func (r *rig) wantSnapshot(want ...string) {
 	}
 }
 
-// awaitErr waits until the file has a mistake, which causes no event.
 func (r *rig) awaitErr(name, want string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -205,7 +201,6 @@ func TestMistakeTakesNothingAway(t *testing.T) {
 	}
 }
 
-// refusing is a store that fails the given number of writes.
 type refusing struct {
 	store.Broker
 	times atomic.Int32
@@ -218,7 +213,6 @@ func (r *refusing) Put(ctx context.Context, key string, value []byte) error {
 	return r.Broker.Put(ctx, key, value)
 }
 
-// If a file cannot be saved at once, the next change of any file saves it.
 func TestFileIsSavedOnceThereIsRoom(t *testing.T) {
 	r := newRig(t, nil)
 	r.stop()

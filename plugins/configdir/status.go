@@ -19,7 +19,6 @@ type Status struct {
 	Files []FileStatus
 }
 
-// Which text of a file counts.
 const (
 	Present = "present text"
 	Earlier = "earlier text"

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Metadata of answers.
 const (
 	// EventMetadata is the number of the event; see `contivctl events`.
 	EventMetadata = "contiv-event"
@@ -24,10 +23,8 @@ const (
 	WarningMetadata = "contiv-warning"
 )
 
-// maxWarnings bounds the metadata of a response.
 const maxWarnings = 8
 
-// setOutcome sets the outcome's numbers in the response's metadata.
 func setOutcome(ctx context.Context, o controller.Outcome) {
 	md := metadata.Pairs(EventMetadata, strconv.FormatUint(o.Event, 10))
 	if o.Txn != nil {
@@ -36,7 +33,6 @@ func setOutcome(ctx context.Context, o controller.Outcome) {
 	_ = grpc.SetHeader(ctx, md) // fails only outside of calls
 }
 
-// warnUnsupported warns of values that the vswitch does not support.
 func warnUnsupported(ctx context.Context, err error) {
 	var warnings []string
 	for _, failed := range unsupportedIn(err) {

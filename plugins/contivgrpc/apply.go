@@ -20,7 +20,6 @@ import (
 // DefaultClient is the name of clients that send none.
 const DefaultClient = "default"
 
-// maxKey is the maximum length of a key, in bytes.
 const maxKey = 4096
 
 var clientName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -115,7 +114,6 @@ func (c *Change) event(request *controller.ExternalRequest) controller.Event {
 	return &controller.ExternalConfigChange{Source: source, Changes: c.Values, Replace: c.Replace, Revert: c.Revert, Request: request}
 }
 
-// validate checks the entire form. The models check the values.
 func (c *Change) validate() error {
 	var errs []error
 	if !clientName.MatchString(c.Client) {

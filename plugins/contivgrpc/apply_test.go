@@ -64,7 +64,6 @@ func TestCallThatEndsLaterIsCompleted(t *testing.T) {
 	r.want(loop("x"), loop("y"))
 }
 
-// If a client dies with its connection, all or nothing of its request is applied.
 func TestClientDiesInTheMiddleOfItsRequest(t *testing.T) {
 	r := newRig(t)
 	connections := make(chan net.Conn, 8)
@@ -88,7 +87,7 @@ func TestClientDiesInTheMiddleOfItsRequest(t *testing.T) {
 		t.Errorf("the client got %v, want that the connection is gone", err)
 	}
 	release()
-	r.ok(r.put(interfaces(loop("y")))) // others are served
+	r.ok(r.put(interfaces(loop("y"))))
 	r.want(loop("x"), loop("x2"), loop("y"))
 	r.restart()
 	r.want(loop("x"), loop("x2"), loop("y"))
@@ -118,7 +117,6 @@ func TestFullQueueAndEnd(t *testing.T) {
 	wantStatus(t, r.put(interfaces(loop("third"))), codes.Unavailable, "closed")
 }
 
-// File and vswitch agree, whatever the order of concurrent clients.
 func TestManyClientsAtOnce(t *testing.T) {
 	r := newRig(t)
 	const clients, rounds = 100, 10
@@ -155,7 +153,6 @@ func TestLargeValue(t *testing.T) {
 	r.want(value)
 }
 
-// breakable is a file on a disk that can be full.
 type breakable struct {
 	store.Batcher
 	broken atomic.Bool

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A status travels in HTTP headers, whose size clients limit, some to 8 KiB. These limits bound its
+// A status travels in HTTP headers, which clients limit, some to 8 KiB. These limits bound its
 // text and details, in bytes.
 const (
 	maxText    = 1 << 10
@@ -39,7 +39,6 @@ func (s *Service) statusError(o controller.Outcome) error {
 // request: their state is UNIMPLEMENTED with the reason.
 func onlyUnsupported(err error) bool { return len(unsupportedIn(err)) > 0 }
 
-// unsupportedIn returns the failed operations if all of them concern unsupported values.
 func unsupportedIn(err error) (failed []*kvscheduler.KeyError) {
 	var inner []error
 	switch e := err.(type) {
@@ -102,7 +101,6 @@ func (s *Service) transactionError(o controller.Outcome) *rpc.TransactionError {
 	return result
 }
 
-// shorten truncates a text at a character boundary.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -10,8 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Every request is either refused, or its keys belong to the client's values and can be saved and
-// read.
 func FuzzRequest(f *testing.F) {
 	whole := &rpc.DataRequest{Interfaces: []*vpp_interfaces.Interface{{Name: "a"}}, Delete: &rpc.DataRequest{}, Client: "x"}
 	data, err := proto.Marshal(whole)
@@ -48,7 +46,6 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// Every stored entry is either refused or a value that matches its key.
 func FuzzStored(f *testing.F) {
 	const key = "config/vpp/v2/interfaces/a"
 	data, err := encodeStored(Item{Value: &vpp_interfaces.Interface{Name: "a"}, Labels: map[string]string{"x": "y"}})

@@ -44,7 +44,6 @@ func OptionsOf(ctx context.Context, client string) (Options, error) {
 	return o, nil
 }
 
-// verb is the action of a request.
 type verb int
 
 const (
@@ -53,7 +52,6 @@ const (
 	replaceValues
 )
 
-// changeOf decodes a request.
 func changeOf(ctx context.Context, request *rpc.DataRequest, v verb) (Change, error) {
 	options, err := OptionsOf(ctx, DefaultClient)
 	errs := []error{err}
@@ -80,7 +78,6 @@ func changeOf(ctx context.Context, request *rpc.DataRequest, v verb) (Change, er
 	return c, errors.Join(errs...)
 }
 
-// add adds the values of a request, of all kinds, to the change.
 func (c *Change) add(request *rpc.DataRequest, remove bool) error {
 	var errs []error
 	if unknown := request.ProtoReflect().GetUnknown(); len(unknown) > 0 {
@@ -106,7 +103,6 @@ func (c *Change) add(request *rpc.DataRequest, remove bool) error {
 	return errors.Join(errs...)
 }
 
-// firstAddition is the number from which fields of a DataRequest hold no values.
 const firstAddition = 1000
 
 func (c *Change) addValue(m protoreflect.Message, remove bool) error {

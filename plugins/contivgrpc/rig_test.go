@@ -83,7 +83,6 @@ func (s *scheduler) Commit(ctx context.Context, txn controller.SchedulerTxn) (co
 	return s.Scheduler.Commit(ctx, txn)
 }
 
-// hold blocks the next transaction until release; holding is closed when it blocks.
 func (s *scheduler) hold() (holding <-chan struct{}, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +101,6 @@ func (s *scheduler) ValueStatus(key string) *pb.BaseValueStatus {
 	return &pb.BaseValueStatus{Value: &pb.ValueStatus{Key: key, State: pb.ValueState_RETRYING}}
 }
 
-// failing makes keys fail.
 func (r *rig) failing(keys ...string) {
 	r.scheduler.FailKeys(func(txn controller.SchedulerTxn) (failed []string) {
 		for _, kv := range txn.Values {
@@ -124,7 +122,6 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// start starts an agent with the previous agent's file.
 func (r *rig) start() {
 	r.t.Helper()
 	file, err := bolt.Open(r.path, time.Minute)
@@ -164,7 +161,6 @@ func (r *rig) startWith(file store.Batcher) {
 	r.stopped = false
 }
 
-// dial returns a client that connects with dial.
 func (r *rig) dial(dial func(context.Context) (net.Conn, error)) *grpc.ClientConn {
 	r.t.Helper()
 	conn, err := grpc.NewClient("passthrough:agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -195,7 +191,6 @@ func (r *rig) stop() {
 	}
 }
 
-// restart stops the agent; the next one has the file and an empty vswitch.
 func (r *rig) restart() {
 	r.t.Helper()
 	r.stop()
@@ -225,7 +220,6 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// want compares the vswitch's values.
 func (r *rig) want(values ...proto.Message) {
 	r.t.Helper()
 	want := plugintest.Txn{}

@@ -15,7 +15,6 @@ func (s *Service) Register(server grpc.ServiceRegistrar) {
 	rpc.RegisterDataResyncServiceServer(server, dataServer{Service: s})
 }
 
-// dataServer serves both services.
 type dataServer struct {
 	rpc.UnsafeDataChangeServiceServer
 	rpc.UnsafeDataResyncServiceServer

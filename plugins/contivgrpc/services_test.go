@@ -34,7 +34,6 @@ func TestPutDelResync(t *testing.T) {
 	r.want()
 }
 
-// All fields have an effect, including those that the original ignored.
 func TestEveryFieldOfARequestCounts(t *testing.T) {
 	r := newRig(t)
 	request := &rpc.DataRequest{}
@@ -66,7 +65,6 @@ func TestEveryFieldOfARequestCounts(t *testing.T) {
 	r.want()
 }
 
-// name sets the first string field.
 func name(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		if f := m.Descriptor().Fields().Get(i); f.Kind() == protoreflect.StringKind && !f.IsList() {
@@ -104,7 +102,6 @@ func TestFailuresAreTold(t *testing.T) {
 	if diff := cmp.Diff(want, st.Details()[0], protocmp.Transform()); diff != "" {
 		t.Errorf("details (-want +got):\n%s", diff)
 	}
-	// It is wanted nevertheless.
 	r.restart()
 	r.want(loop("good"), loop("bad"))
 }
@@ -161,8 +158,6 @@ func TestClientsAreKeptApart(t *testing.T) {
 	r.want(loop("of-a"), loop("of-c-again"))
 }
 
-// Values of two clients for one key are merged; if one client deletes its value, the other's
-// remains.
 func TestClientsThatShareAKey(t *testing.T) {
 	r := newRig(t)
 	first, second := interfaces(loop("x", "10.0.0.1/24")), interfaces(loop("x", "10.0.0.2/24"))

@@ -119,7 +119,6 @@ func (s *Source) accept(c Change) <-chan error {
 	return s.writer.write(c.Client, changes)
 }
 
-// values returns the values of a client for modification.
 func (s *Source) values(client string) map[string]Item {
 	items := s.clients[client]
 	if items == nil {
@@ -129,7 +128,6 @@ func (s *Source) values(client string) map[string]Item {
 	return items
 }
 
-// storePrefix starts the keys of the file: <prefix><client>/<NB key>.
 const storePrefix = "client/"
 
 func storeKey(client, key string) string { return storePrefix + client + "/" + key }

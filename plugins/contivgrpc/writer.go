@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// saveAgain is the delay before a failed write is retried.
 const saveAgain = 5 * time.Second
 
 // writer saves changes in order, in its own goroutine. It writes all waiting changes at once,
@@ -21,9 +20,8 @@ type writer struct {
 	mu      sync.Mutex
 	waiting []saving
 	closed  bool
-	// ready has an element if changes wait.
-	ready chan struct{}
-	done  chan struct{}
+	ready   chan struct{}
+	done    chan struct{}
 
 	// unsaved holds the changes that could not be written yet, by file key. It belongs to the
 	// goroutine.
@@ -31,7 +29,6 @@ type writer struct {
 	err     error
 }
 
-// saving is a change to save.
 type saving struct {
 	client  string
 	changes map[string]*Item // nil: delete
@@ -59,7 +56,6 @@ func (w *writer) write(client string, changes map[string]*Item) <-chan error {
 	return saved
 }
 
-// close writes everything, ends the goroutine, and returns the error of the last attempt.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -99,7 +95,6 @@ func (w *writer) run() {
 	}
 }
 
-// save writes the waiting changes and those that failed before.
 func (w *writer) save(batch []saving) {
 	for _, s := range batch {
 		for key, item := range s.changes {

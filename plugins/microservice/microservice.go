@@ -39,9 +39,7 @@ type Plugin struct {
 	set  Set
 	log  *slog.Logger
 
-	// chosen holds the pod of each label.
 	chosen map[string]podmanager.PodID
-	// before is chosen before the last event, for Revert.
 	before map[string]podmanager.PodID
 }
 
@@ -125,7 +123,6 @@ func (p *Plugin) choose(ctx context.Context, leaves func(*podmanager.LocalPod) b
 	return chosen
 }
 
-// publish sets the chosen microservices and describes the changes.
 func (p *Plugin) publish(ctx context.Context, chosen map[string]podmanager.PodID) (change string, err error) {
 	running := make(map[string]Place, len(chosen))
 	for label, id := range chosen {

@@ -54,7 +54,6 @@ func (n *node) update(event controller.Event) {
 	}
 }
 
-// wire handles an ADD known to podmanager.
 func (n *node) wire(name, container string) *podmanager.AddPod {
 	n.t.Helper()
 	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: container, NetNS: "/netns/" + name, NetNSID: "of " + container}
@@ -72,7 +71,6 @@ func (n *node) unwire(name, container string) {
 	}
 }
 
-// reflect handles a pod's change in Kubernetes.
 func (n *node) reflect(name string, labels, annotations map[string]string) {
 	n.t.Helper()
 	p := &pod.Pod{Name: name, Namespace: "default", Labels: labels, Annotations: annotations}
@@ -80,7 +78,6 @@ func (n *node) reflect(name string, labels, annotations map[string]string) {
 	n.update(&controller.KubeStateChange{Resource: "pod", NewValue: p})
 }
 
-// run checks the containers of the microservices.
 func (n *node) run(want map[string]string) {
 	n.t.Helper()
 	got := map[string]string{}
@@ -94,7 +91,7 @@ func (n *node) run(want map[string]string) {
 
 func TestPodsWithTheLabelAreMicroservices(t *testing.T) {
 	n := newNode(t)
-	n.wire("web", "c1") // its label is not known yet
+	n.wire("web", "c1")
 	n.run(nil)
 	n.reflect("web", labels("cnf"), nil)
 	n.run(map[string]string{"cnf": "of c1"})
@@ -107,7 +104,7 @@ func TestPodsWithTheLabelAreMicroservices(t *testing.T) {
 	n.wire("plain", "c3")
 	n.run(map[string]string{"cnf": "of c1", "annotated": "of c2"})
 
-	n.unwire("web", "c0") // of a container before
+	n.unwire("web", "c0")
 	n.run(map[string]string{"cnf": "of c1", "annotated": "of c2"})
 	n.unwire("web", "c1")
 	n.run(map[string]string{"annotated": "of c2"})
@@ -117,7 +114,6 @@ func TestPodsWithTheLabelAreMicroservices(t *testing.T) {
 	n.run(map[string]string{"renamed": "of c4", "annotated": "of c2"})
 }
 
-// A second pod with a label is used when the first is deleted.
 func TestTheFirstOfSeveralPodsStays(t *testing.T) {
 	n := newNode(t)
 	n.reflect("b", labels("cnf"), nil)

@@ -58,7 +58,7 @@ type NodeOptions struct {
 	Scheduler  *Scheduler
 	Namespaces podmanager.Namespaces
 	MissedDels string // see PodManager.MissedDels
-	// Needs is what no pod gets as a host port.
+	// Needs lists the ports that no pod gets as a host port.
 	Needs service.Needs
 	// State at the startup resync.
 	State controller.KubeState
@@ -82,7 +82,7 @@ type Node struct {
 	visits visits
 }
 
-// Kernel holds the capabilities of the kernel vswitch, VPP those of VPP.
+// Kernel and VPP hold the capabilities of the vswitches.
 var (
 	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true, SourceGuards: true, ConnectionLimits: true}
 	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true, SourceGuards: true}
@@ -221,7 +221,6 @@ func (n *Node) Change(prev, next proto.Message) {
 	n.Barrier()
 }
 
-// visits is the last handler.
 type visits chan struct{}
 
 func (visits) String() string { return "test" }
@@ -258,7 +257,6 @@ func Barrier(t testing.TB, loop *controller.Controller, timeout time.Duration) {
 	}
 }
 
-// barrier is an event without a handler.
 type barrier struct{ controller.Blocking }
 
 func (*barrier) Name() string                                { return "Barrier" }

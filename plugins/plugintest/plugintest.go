@@ -146,7 +146,6 @@ func (l *Loop) Take() []controller.Event {
 	return events
 }
 
-// differing returns the keys with different values.
 func differing(a, b Txn) []string {
 	var keys []string
 	for key := range a {

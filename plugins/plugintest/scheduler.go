@@ -12,10 +12,9 @@ import (
 
 // Scheduler records committed values.
 type Scheduler struct {
-	mu     sync.Mutex
-	seq    uint64
-	values Txn
-	// changed counts the values that the last transaction changed.
+	mu      sync.Mutex
+	seq     uint64
+	values  Txn
 	changed int
 	fail    func(controller.SchedulerTxn) []string
 	differs []kvscheduler.Difference

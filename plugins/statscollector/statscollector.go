@@ -41,7 +41,6 @@ var help = map[Metric]string{
 	OutErrorPackets: "Packets that could not be sent.",
 }
 
-// noPod is the pod label of the node's interfaces.
 const noPod = "--"
 
 // Stats holds the counters of an interface since its creation.

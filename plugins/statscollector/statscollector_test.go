@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// node is a vswitch with pods.
 type node struct {
 	stats []statscollector.Stats
 	err   error
@@ -73,7 +72,6 @@ func TestSeriesOfAPodEndWithItsInterface(t *testing.T) {
 	n.expect(t, eth0In, eth0Out)
 }
 
-// Unsupported counters are absent, not zero.
 func TestOnlyWhatIsCountedIsTold(t *testing.T) {
 	n := &node{stats: []statscollector.Stats{counted("eth0", 0, 0), {Interface: "eth1"},
 		{Interface: "eth2", Counters: map[statscollector.Metric]uint64{"fantasy": 3}}}}
@@ -82,7 +80,6 @@ func TestOnlyWhatIsCountedIsTold(t *testing.T) {
 	}
 }
 
-// Errors here do not disturb other metrics of the agent.
 func TestTroubleWithTheVSwitchIsNoTroubleForOthers(t *testing.T) {
 	for name, n := range map[string]*node{
 		"it cannot be read":      {err: errors.New("gone")},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// failing records the failure of a test.
+// failing is a test that notes its end.
 type failing struct {
 	testing.TB
 	said string

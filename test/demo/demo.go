@@ -12,17 +12,17 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Options configure the demo.
+// Options of the demo.
 type Options struct {
-	// Lab holds the options of the demo's lab.
+	// Lab that is made for the demo.
 	Lab lab.Options
 	// Keep leaves the lab running.
 	Keep bool
-	// BatchPods is the number of pods for the measurement of CNI ADD. Default 20.
+	// BatchPods is how many pods CNI ADD is measured with. Default 20.
 	BatchPods int
-	// UpLimit bounds the start of the lab. Default DefaultUpLimit.
+	// UpLimit is how long bringing the lab up may take. Default DefaultUpLimit.
 	UpLimit time.Duration
-	// Command is the command line of contiv-lab in hints. Default "contiv-lab".
+	// Command is how the user calls contiv-lab, for hints. Default "contiv-lab".
 	Command string
 }
 
@@ -31,13 +31,13 @@ type demo struct {
 	opts Options
 	out  io.Writer
 	lab  *lab.Lab
-	// pods are used by the items, two on each node.
+	// pods that the items use, two on each node.
 	pods []lab.Pod
-	// failed holds the titles of failed items.
+	// failed items, by title.
 	failed []string
 }
 
-// item is one step of the demo.
+// item is one thing that the demo shows.
 type item struct {
 	title string
 	run   func(*demo, context.Context) error
@@ -53,10 +53,10 @@ var items = []item{
 	{"How long CNI ADD takes", (*demo).showADD},
 }
 
-// DefaultUpLimit is the default of Options.UpLimit.
+// DefaultUpLimit is how long bringing the lab up may take, unless Options.UpLimit says otherwise.
 const DefaultUpLimit = 30 * time.Second
 
-// Run prints the demo to out. The error names the failed items.
+// Run shows the demo on out. The error names the items that failed.
 func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
 	if opts.BatchPods == 0 {
 		opts.BatchPods = 20
@@ -104,7 +104,7 @@ func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
 	return nil
 }
 
-// down removes the lab, even if ctx has ended, and checks for leftovers.
+// down removes the lab, also when ctx has ended, and looks for leftovers.
 func (d *demo) down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -130,7 +130,8 @@ func (d *demo) title(number int, format string, args ...any) {
 	d.printf("\n%s\n%s\n", text, strings.Repeat("─", len([]rune(text))))
 }
 
-// fact prints a confirmed fact.
+// fact prints something that is as it should be.
 func (d *demo) fact(format string, args ...any) { d.printf("  ok    "+format+"\n", args...) }
 
+// ms formats a duration in milliseconds.
 func ms(t time.Duration) string { return fmt.Sprintf("%.2f ms", t.Seconds()*1000) }

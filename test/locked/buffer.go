@@ -1,4 +1,4 @@
-// Package locked contains a buffer for tests that read the output of a running logger or program.
+// Package locked has what tests share with a logger or a program that goes on while they look.
 package locked
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer is safe for concurrent reads and writes.
+// Buffer can be read while it is written.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
