@@ -45,6 +45,7 @@ func Answer(ctx context.Context, invocation *cniwire.Invocation, agent Agent) *c
 	return p.outcome
 }
 
+// plain reports whether the CNI library would accept the call and no other plugin is involved.
 func plain(i *cniwire.Invocation) bool {
 	config, err := parseConfig([]byte(i.Stdin))
 	if err != nil || !config.IPAM.IsEmpty() || config.GRPCServer != i.Server {

@@ -21,8 +21,8 @@ const ErrAgent uint = 100
 type Plugin struct {
 	start time.Time
 	ctx   context.Context
-	// If agent is set, the plugin runs inside the agent, and outcome receives its output and exit
-	// code.
+	// If agent is set, the plugin runs inside the agent, and outcome receives its output, log
+	// and timing.
 	agent   Agent
 	outcome *cniwire.Outcome
 }
