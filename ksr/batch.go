@@ -21,7 +21,7 @@ const (
 type batch struct {
 	*writer
 	changes []store.Change
-	kinds   []*kind
+	kinds   []*kind // of the changes; nil: not reflected
 	bytes   int
 }
 

@@ -66,7 +66,7 @@ func convertContainers(containers []corev1.Container) []*pod.Pod_Container {
 		for _, p := range c.Ports {
 			protocol, known := protocols[p.Protocol]
 			if !known {
-				continue
+				continue // Kubernetes rejects it
 			}
 			container.Port = append(container.Port, &pod.Pod_Container_Port{
 				Name: p.Name, HostPort: p.HostPort, ContainerPort: p.ContainerPort, Protocol: protocol, HostIpAddress: p.HostIP,
@@ -87,7 +87,7 @@ func convertInitContainers(containers []corev1.Container) []*pod.Pod_Container {
 
 func trimPod(p *corev1.Pod) *corev1.Pod {
 	meta := trimMeta(&p.ObjectMeta)
-	meta.UID = runtimeUID(p)
+	meta.UID = runtimeUID(p) // its annotation is dropped
 	return &corev1.Pod{
 		ObjectMeta: meta,
 		Spec: corev1.PodSpec{

@@ -120,7 +120,7 @@ func (r *Reflector) awaitReach(ctx context.Context) {
 		r.setSynced(fmt.Errorf("others may write to the store: %w", lost), false)
 		select {
 		case <-changed:
-		case <-time.After(r.opts.CheckInterval):
+		case <-time.After(r.opts.CheckInterval): // instances come and go
 		case <-ctx.Done():
 		}
 	}
@@ -179,6 +179,6 @@ func (r *Reflector) setRole(role Role) {
 	defer r.mu.Unlock()
 	r.status.Role = role
 	if role == Standby {
-		r.status.Error, r.status.EverStandby = "", true
+		r.status.Error, r.status.EverStandby = "", true // errors of its term no longer matter
 	}
 }

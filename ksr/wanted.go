@@ -9,8 +9,9 @@ import (
 // neither waits for the other. Successive changes of a key are merged, so its size is bounded by
 // the number of objects.
 type wanted struct {
-	mu       sync.Mutex
-	values   map[string][]byte
+	mu     sync.Mutex
+	values map[string][]byte
+	// changed holds the keys changed since the last take. It is nil before takeAll.
 	changed  map[string]bool
 	complete bool
 	wake     chan struct{}
@@ -24,6 +25,7 @@ func newWanted() *wanted {
 }
 
 type work struct {
+	// values of the changed keys, or of all keys. A changed key without a value is to be deleted.
 	values map[string][]byte
 	keys   []string
 

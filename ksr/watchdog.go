@@ -22,7 +22,7 @@ type GaugesValue struct {
 	PodStats       Stats `json:"podStats"`
 	PolicyStats    Stats `json:"policyStats"`
 	ServiceStats   Stats `json:"serviceStats"`
-	EndpointsStats Stats `json:"endpointsStats"`
+	EndpointsStats Stats `json:"endpointsStats"` // of endpoint slices
 }
 
 // errDataLost is wrapped if the store was replaced or restored to an earlier state.

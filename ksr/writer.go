@@ -47,7 +47,7 @@ func (w *writer) run(ctx context.Context) error {
 			return nil
 		case <-w.wanted.wake:
 			if w.stored == nil && w.Status().Error != "" {
-				continue
+				continue // the retry includes it
 			}
 			err = w.step(ctx)
 		case <-retry.C:
@@ -96,7 +96,7 @@ func (w *writer) step(ctx context.Context) error {
 	}
 	todo := w.wanted.takeChanges()
 	if todo.complete && !w.complete {
-		return w.resync(ctx)
+		return w.resync(ctx) // the source is now complete: sweep
 	}
 	w.complete = todo.complete
 	if err := w.write(ctx, todo); err != nil {

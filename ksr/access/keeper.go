@@ -381,6 +381,7 @@ func recordOf(name string, id uint32) ([]byte, error) {
 	return data, nil
 }
 
+// give claims the previous ID of the node, or the first free one.
 func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
 	try := func(id uint32) (bool, error) {
 		data, err := recordOf(name, id)

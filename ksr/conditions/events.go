@@ -28,6 +28,7 @@ func (k *Keeper) recorder() (events record.EventRecorder, end func()) {
 	return broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "contiv-ksr"}), broadcaster.Shutdown
 }
 
+// announce sends events about changes of a node.
 func announce(events record.EventRecorder, name string, before, now state) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(name)} // as in the kubelet's events
 	reason := eventDegraded

@@ -62,7 +62,7 @@ func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableRe
 			if apierrors.IsNotFound(err) && o.ResourceVersion == absentVersion {
 				return absent(ctx), nil
 			}
-			if apierrors.IsNotFound(err) {
+			if apierrors.IsNotFound(err) { // removed with its objects
 				return nil, apierrors.NewResourceExpired(err.Error())
 			}
 			if err != nil {

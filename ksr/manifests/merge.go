@@ -12,7 +12,8 @@ import (
 )
 
 type merger struct {
-	log           *slog.Logger
+	log *slog.Logger
+	// reported holds the last reported objects, or nil.
 	reported      map[ksr.Ref]ksr.Object
 	complete, any bool
 	duplicates    []Problem

@@ -33,13 +33,13 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 		return err
 	case !hasCondition(r, certificatesv1.CertificateApproved):
 		if !subject.own {
-			return nil
+			return nil // an administrator decides
 		}
 		r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "OwnNode", Message: "a pod of the agent asks for its own node",
 		})
 		_, err := s.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
-		return err
+		return err // the change queues the request again
 	}
 	if subject.client != "" {
 		if err := s.Clients(ctx, subject.client, subject.permitted); err != nil {

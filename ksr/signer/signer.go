@@ -119,7 +119,7 @@ func (s *Signer) findAuthority(ctx context.Context) (*pki.Authority, error) {
 		if err == nil {
 			s.Logger.Info("authority for etcd's certificates made", "secret", AuthoritySecret)
 		}
-		if apierrors.IsAlreadyExists(err) {
+		if apierrors.IsAlreadyExists(err) { // another KSR was faster
 			secret, err = secrets.Get(ctx, AuthoritySecret, metav1.GetOptions{})
 		}
 	}
@@ -254,7 +254,7 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	if missing {
 		_, err = secrets.Create(ctx, next, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return s.Now(), nil
+			return s.Now(), nil // read it again
 		}
 	} else {
 		next.ResourceVersion = secret.ResourceVersion
