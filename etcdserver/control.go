@@ -162,6 +162,8 @@ func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	h.opts.Logger.Warn("The data of etcd were restored from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
 }
 
+// replace restarts the server with the data of the snapshot or, if that fails, with its previous
+// data.
 func (h *host) replace(file string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -101,7 +101,8 @@ type gateConn struct {
 	gate   *gate
 	source netip.Addr
 	// place is the position among the pending connections, or nil.
-	place  *list.Element
+	place *list.Element
+	// client is the certificate's name or the source address. It is "" until established.
 	client string
 	closed bool
 }

@@ -62,7 +62,7 @@ type ledger struct {
 
 type account struct {
 	keys    int
-	kept    int64
+	kept    int64 // bytes of current keys
 	older   [slots]int64
 	newest  int64
 	pending struct {

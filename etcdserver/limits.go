@@ -186,7 +186,7 @@ func (l *limiter) write(ctx context.Context, user string, request any, puts []*p
 
 func (l *limiter) record(user string, put *pb.PutRequest, revision int64) {
 	if put.IgnoreValue {
-		return
+		return // the watch reports the size
 	}
 	l.ledger.put(user, string(put.Key), sizeOf(put.Key, put.Value), revision)
 }

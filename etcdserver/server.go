@@ -29,8 +29,8 @@ type Server struct {
 	endpoints []string
 	urls      endpoints
 	clients   *clientListeners
-	limits    *limiter
-	member    bool
+	limits    *limiter // nil without limits
+	member    bool     // one of several
 	closing   atomic.Bool
 	failed    chan error
 	// stop ends the maintenance. background waits for its goroutines.
