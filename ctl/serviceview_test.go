@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// A service is explained with what has no endpoint and the value that failed, and has a
-// timeline, also when it is gone.
+// The explanation names frontends without endpoints and the failed value. A deleted service keeps its
+// timeline.
 func TestServicesAreExplained(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
