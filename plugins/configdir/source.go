@@ -155,7 +155,7 @@ func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held co
 	case !known || string(saved.text) != string(file.Content.text):
 		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
 			s.log.Error("Cannot save the text of a file; after a restart, a mistake in the file would remove its values", "file", file.Name, "error", err)
-			break
+			break // the next change of any file retries
 		}
 		s.saved[file.Name] = file.Content
 	}
@@ -176,7 +176,7 @@ func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[co
 		}
 		if err := s.local.Delete(ctx, storePrefix+name); err != nil && !errors.Is(err, context.Canceled) {
 			s.log.Error("Cannot delete the saved text of a removed file", "file", name, "error", err)
-			continue
+			continue // the next change tries again
 		}
 		delete(s.saved, name)
 	}

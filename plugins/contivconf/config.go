@@ -214,7 +214,7 @@ func (c *Config) Check() error {
 		section, err := c.forNode(section.NodeName)
 		if err != nil {
 			errs = append(errs, err)
-			break
+			break // the other nodes report the same
 		}
 		static, err := resolveStatic(c, &section)
 		if err == nil {

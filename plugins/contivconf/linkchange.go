@@ -16,7 +16,7 @@ import (
 func (c *ContivConf) LinksChanged(ctx context.Context) {
 	now, started := c.current()
 	if !started {
-		return
+		return // the startup resync reads the links
 	}
 	if now.refused != nil && c.retry(ctx, now) {
 		return
@@ -106,6 +106,7 @@ func (c *ContivConf) Warnings() []string {
 	return list
 }
 
+// retry checks whether the rejected NodeConfig now fits the links, and if so requests a resync.
 func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
 	if err != nil || next.refused != nil {
@@ -113,7 +114,7 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 	}
 	c.mu.Lock()
 	first := c.now.refused != nil && c.now.wanted == now.wanted
-	if first {
+	if first { // announced once; the resync decides again
 		c.now.refused = nil
 	}
 	c.mu.Unlock()

@@ -33,11 +33,13 @@ type view struct {
 	choice
 	resolved    Resolved
 	internalIPs []netip.Addr
-	wanted      *nodeconfig.NodeConfig
+	// wanted is the enabled NodeConfig in etcd, or nil.
+	wanted *nodeconfig.NodeConfig
 	// refused is the reason why wanted is not in force, or nil.
 	refused error
 }
 
+// sameEffect reports whether a change needs no resync.
 func (v *view) sameEffect(other *view) bool {
 	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
 }
@@ -46,6 +48,7 @@ func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
 	return change.Resource == dbresources.NodeConfig && change.Key == dbresources.NodeConfigKey(c.nodeName)
 }
 
+// enabled returns this node's NodeConfig, or nil if it is missing or disabled.
 func (c *ContivConf) enabled(ctx context.Context, value any) *nodeconfig.NodeConfig {
 	wanted, _ := value.(*nodeconfig.NodeConfig)
 	disabled := wanted != nil && c.config.CRDNodeConfigurationDisabled
@@ -91,7 +94,7 @@ func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, 
 	}
 	next.refused = err
 	if started {
-		if use(before.choice) != nil {
+		if use(before.choice) != nil { // for example while an interface is missing
 			next.resolved = before.resolved
 		}
 		return next, links, nil

@@ -153,6 +153,7 @@ type former struct {
 	addresses []netip.Addr
 }
 
+// before returns the node's state before a configuration is resolved.
 func (c *ContivConf) before(static *Resolved) former {
 	now, started := c.current()
 	switch {

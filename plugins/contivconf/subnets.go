@@ -44,6 +44,7 @@ func (s *Subnets) Families() []Subnets {
 	return []Subnets{*s, *s.Second}
 }
 
+// pair holds the networks of an option: one, or one per IP version.
 type pair []netip.Prefix
 
 func (p pair) of(ipv6 bool) netip.Prefix {

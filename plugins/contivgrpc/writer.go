@@ -56,6 +56,7 @@ func (w *writer) write(client string, changes map[string]*Item) <-chan error {
 	return saved
 }
 
+// close writes everything, ends the goroutine, and returns the error of the last attempt.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true

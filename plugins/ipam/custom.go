@@ -251,7 +251,7 @@ func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, i
 		i.custom.add(id, had...)
 		return nil, err
 	}
-	if len(had) > 0 && had[0].Network != network {
+	if len(had) > 0 && had[0].Network != network { // moved from another network
 		if before, err := i.poolsOf(had[0].Network); err == nil {
 			before.release(o)
 		}

@@ -46,6 +46,7 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 		err = i.saved.db.Put(ctx, planKey, data)
 	}
 	if err != nil {
+		// Not fatal: at worst, a later change is not rejected.
 		controller.Logger(ctx, i.log).Error("Options of IPAM cannot be remembered", "error", err)
 	}
 	return nil

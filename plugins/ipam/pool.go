@@ -15,7 +15,7 @@ var ErrExhausted = errors.New("no IP address is free for allocation in the subne
 // owner is a pod's main interface or a custom interface of a pod.
 type owner struct {
 	pod   podmanager.PodID
-	iface string
+	iface string // "" for the main interface
 }
 
 func mainOf(id podmanager.PodID) owner { return owner{pod: id} }

@@ -38,8 +38,8 @@ type customIf struct {
 	problem string
 }
 
-// customAttachment is a VETH pair in all cases without TAPs. A vswitch that shares the host's stack
-// implements both alike.
+// customAttachment returns a TAP for the type "tap" and otherwise a VETH pair. Without TAPs, all are
+// VETH pairs. A vswitch that shares the host's stack implements both types alike.
 func (n *IPNet) customAttachment(containerID string, i podmanager.CustomIf) attachment {
 	name := i.Name + "-" + containerID
 	if n.useTAPs() && (i.Type == "tap" || n.caps.HostStackShared) {

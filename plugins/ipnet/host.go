@@ -106,7 +106,7 @@ func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr
 // stack updates its routes by an event. It may be called from any goroutine.
 func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 	if n.caps.HostStackShared || n.thisNode() == nil {
-		return
+		return // the first resync reads them
 	}
 	now, err := n.hostIPs()
 	if err == nil && !slices.Equal(now, n.routed()) {

@@ -17,7 +17,7 @@ func (n *IPNet) NodeAddresses(node *nodesync.Node) []netip.Addr {
 		list = append(list, p.Addr())
 	}
 	add := func(p netip.Prefix, err error) {
-		if err == nil && p.IsValid() {
+		if err == nil && p.IsValid() { // a node outside the address plan has none
 			list = append(list, p.Addr())
 		}
 	}

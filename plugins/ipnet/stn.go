@@ -27,6 +27,7 @@ import (
 // stnHostMAC is the destination MAC address of packets that VPP passes to the host.
 const stnHostMAC = "00:00:00:00:00:02"
 
+// stnMetric is added to the metrics of the host's routes, so that they can coexist with the NIC's.
 const stnMetric = 1
 
 // GetSTN returns the name of the stolen NIC, the IP versions that the vswitch serves on it, and the

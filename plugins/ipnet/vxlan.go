@@ -134,7 +134,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 		f.destinations = append(f.destinations, hostSubnet)
 	}
 	if n.caps.HostStackShared {
-		return f, nil
+		return f, nil // hosts reach each other directly
 	}
 	for _, ip := range other.MgmtIPs {
 		if ip.Is6() == own.isIPv6() {
@@ -197,6 +197,7 @@ func (n *IPNet) addVXLANTunnel(config values, node *thisNode, r *remote) {
 			continue
 		}
 		for _, ip := range f.mgmtIPs {
+			// Keep the tunnel's own packets out of the tunnel.
 			if ip != r.ip {
 				config.add(interVRF(single(ip), node.mainVRF, node.podVRF))
 			}

@@ -53,6 +53,7 @@ func (n *NodeSync) push(ctx context.Context, failures int) bool {
 			return false
 		case <-time.After(min(firstRetry<<min(failures-1, 10), lastRetry)):
 		}
+		// The event loop must not wait for an unresponsive database.
 		asked, cancel := context.WithTimeout(ctx, publishTimeout)
 		_, _, err := n.db.Get(asked, idKey(n.GetNodeID()))
 		cancel()

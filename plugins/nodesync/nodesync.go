@@ -480,7 +480,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 		}
 		return n.store(ctx, own.vppNode())
 	case prev.GetId() != own.ID:
-		return nil
+		return nil // an entry that this node no longer uses
 	}
 	n.stored = nil
 	if next == nil && !own.inKube {

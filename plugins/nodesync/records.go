@@ -64,6 +64,7 @@ func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	return ""
 }
 
+// of returns the record in use for a name, or nil.
 func (r records) of(name string) (best *vppnode.VppNode) {
 	for _, v := range r.vppNodes {
 		if v.GetName() == name && (best == nil || better(v, best)) {

@@ -47,10 +47,12 @@ type AddPod struct {
 	Routes     []Route
 
 	// caller ends when no caller waits for the event.
-	caller   context.Context
-	pod      LocalPod
+	caller context.Context
+	pod    LocalPod
+	// obsolete is the pod's other attachment, to be removed first.
 	obsolete *LocalPod
-	added    bool
+	// added is set if the pod was unknown before.
+	added bool
 	// recorded delivers the result of writing the pod's records to disk. It is nil if they are not
 	// written.
 	recorded <-chan error

@@ -43,7 +43,7 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 	var errs []error
 	for _, p := range stale {
 		if refused := s.unserved(ctx, ctx.Err()); refused != nil {
-			return nil, refused
+			return nil, refused // the caller has gone: the next call collects the rest
 		}
 		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
 		if err := s.removeGarbage(ctx, p); err != nil {

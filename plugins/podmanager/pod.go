@@ -69,6 +69,7 @@ func (p *LocalPod) replaces(old *LocalPod) bool {
 	return !old.sameAttachment(p) && !p.isSecondOf(old) && !old.isNewerThan(p)
 }
 
+// isSecondOf reports whether both are attachments of the same container.
 func (p *LocalPod) isSecondOf(first *LocalPod) bool {
 	return first.ContainerID == p.ContainerID && first.IfName != p.IfName
 }

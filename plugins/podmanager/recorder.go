@@ -26,7 +26,8 @@ import (
 type recorder struct {
 	store.Broker
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// used is set if a Recorder commits.
 	used    bool
 	open    bool
 	pending []store.Change
@@ -44,7 +45,8 @@ const (
 	// gathering is how long a write waits for other ADDs. A few pods are wired in that time, which
 	// is short for an ADD among so many.
 	gathering = 20 * time.Millisecond
-	crowd     = 4
+	// crowd is the number of ADDs from which a write waits.
+	crowd = 4
 )
 
 // write is a queued transaction. done receives its error.
@@ -52,7 +54,8 @@ type write struct {
 	ctx     context.Context
 	changes []store.Change
 	done    chan<- error
-	urgent  bool
+	// urgent is set if the event loop waits for it.
+	urgent bool
 }
 
 // expect counts an ADD until queued is called: by the ADD when it has queued its transaction, or at
@@ -69,6 +72,7 @@ func (r *recorder) expect() (queued func()) {
 	})
 }
 
+// mayGather reports whether the writer may wait for more transactions.
 func (r *recorder) mayGather(more int) bool {
 	return r.expected >= more && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
 }
@@ -85,10 +89,11 @@ func (r *recorder) wake() {
 	}
 }
 
+// gather waits until the queue is to be written.
 func (r *recorder) gather() {
 	r.mu.Lock()
 	select {
-	case <-r.due:
+	case <-r.due: // of an earlier wait
 	default:
 	}
 	wait := r.mayGather(crowd)

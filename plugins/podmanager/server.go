@@ -117,6 +117,7 @@ func (s *Server) noteRefusal(pod *LocalPod, err error) {
 	}
 }
 
+// awaitRecord waits until the pod is persisted, and unwires it if that fails.
 func (s *Server) awaitRecord(ctx context.Context, turn *turn, event *AddPod, pod *LocalPod) error {
 	err := event.awaitRecord()
 	if err != nil {
@@ -302,6 +303,7 @@ func (s *Server) unserved(ctx context.Context, err error) error {
 	return nil
 }
 
+// isLate reports whether a late view of Kubernetes may be the cause of an error.
 func isLate(err error) bool {
 	stale, ok := errors.AsType[*staleSandboxError](err)
 	return ok && stale.mayChange

@@ -171,6 +171,7 @@ func (s *Server) isStopped() bool {
 	return s.stopped
 }
 
+// serve detects the protocol of a connection.
 func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	defer s.calls.Done()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
