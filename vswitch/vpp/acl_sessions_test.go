@@ -45,7 +45,7 @@ func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		isolate map[bool]func(v *VSwitch, name string) error
-		// steps between the former isolation and the next one.
+		// steps are the changes between the two isolations.
 		steps []string
 	}{
 		"policies of another pod":                 {policies, []string{"detach", "free", "isolate", "attach"}},
@@ -92,7 +92,6 @@ func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 	}
 }
 
-// udpOn opens a UDP socket on a host.
 func udpOn(t testing.TB, h *vswitchtest.Host, addr string) *net.UDPConn {
 	t.Helper()
 	c := inHost(t, h, func() (*net.UDPConn, error) {

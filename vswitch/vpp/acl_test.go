@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// everyRule returns rules with all fields.
 func everyRule() []*vpp_acl.ACL_Rule {
 	ports := func(first, last uint32) *vpp_acl.ACL_Rule_IpRule_PortRange {
 		return &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: first, UpperPort: last}
@@ -48,7 +47,6 @@ func permitAll() *vpp_acl.ACL_Rule {
 	return &vpp_acl.ACL_Rule{Action: vpp_acl.ACL_Rule_PERMIT, IpRule: &vpp_acl.ACL_Rule_IpRule{}}
 }
 
-// putACL creates a list that is bound to its interfaces.
 func putACL(t testing.TB, v *VSwitch, list *vpp_acl.ACL) {
 	t.Helper()
 	if err := v.ACLs().Create(t.Context(), list); err != nil {
@@ -73,7 +71,7 @@ func accessList(name string, in, out []string, rules ...*vpp_acl.ACL_Rule) *vpp_
 	return &vpp_acl.ACL{Name: name, Rules: rules, Interfaces: &vpp_acl.ACL_Interfaces{Ingress: in, Egress: out}}
 }
 
-// wantACLs checks the listed lists, expected or not.
+// wantACLs checks the listed lists, with and without expected lists.
 func wantACLs(t testing.TB, v *VSwitch, want ...*vpp_acl.ACL) {
 	t.Helper()
 	for _, expected := range [][]*vpp_acl.ACL{want, nil} {
@@ -246,7 +244,7 @@ func TestAccessListsKeepTheOrderOfTheirNamesAndThoseOfOthers(t *testing.T) {
 			accessList("a", []string{"a"}, nil, permitAll()), accessList("b", []string{"a"}, nil, permitAll()), accessList("c", []string{"a"}, []string{"a"}, permitAll()),
 		}
 		wantACLs(t, v, lists...)
-		// In another order they count as unbound until they are bound again.
+		// Lists in another order count as unbound until they are bound again.
 		now, err = session.Dump[acl.ACLInterfaceListDetails](t.Context(), v.vpp, session.Core, &acl.ACLInterfaceListDump{SwIfIndex: i})
 		if err != nil {
 			t.Fatal(err)

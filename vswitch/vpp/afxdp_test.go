@@ -65,7 +65,7 @@ func TestDeviceTakenOverByXDP(t *testing.T) {
 		if got := names(v); len(got) > 0 {
 			t.Errorf("deleted, but found: %v", got)
 		}
-		// The device is free once the kernel has cleaned up.
+		// The kernel releases the device asynchronously.
 		err := v.Interfaces().Create(t.Context(), iface)
 		for end := time.Now().Add(pingTime); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			err = v.Interfaces().Create(t.Context(), iface)
@@ -99,7 +99,7 @@ func TestPacketsByXDP(t *testing.T) {
 	}
 }
 
-// inVPP returns an interface by VPP's name; nil if none.
+// inVPP returns an interface by VPP's name, or nil.
 func inVPP(t testing.TB, v *VSwitch, name string) *interfaces_api.SwInterfaceDetails {
 	t.Helper()
 	all, err := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ownership.NoIndex})

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// oneByOne is the driver without bulk.
+// oneByOne hides the driver's bulk methods.
 type oneByOne struct{ *VSwitch }
 
 type (
@@ -29,9 +29,8 @@ func (v oneByOne) Routes() vswitch.Routes         { return onlyRoutes{v.VSwitch.
 func (v oneByOne) Neighbours() vswitch.Neighbours { return onlyNeighbours{v.VSwitch.Neighbours()} }
 func (v oneByOne) FIB() vswitch.FIB               { return onlyFIB{v.VSwitch.FIB()} }
 
-// BenchmarkResync configures 10,000 values of a kind on an empty VPP, one by one and pipelined,
-// then reads them all. On a simulated VPP in this process it shows the driver's cost, on a real one
-// also the waiting for VPP.
+// BenchmarkResync configures 10,000 values of a kind on an empty VPP, one by one and pipelined, and
+// reads them all. The simulated VPP shows the cost of the driver alone.
 func BenchmarkResync(b *testing.B) {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	const n = 10_000
@@ -83,7 +82,7 @@ func benchmarkResync(b *testing.B, values []proto.Message, newVPP func() vpptest
 	}
 }
 
-// resyncTime returns the times of the first and second resync on a new VPP.
+// resyncTime returns the durations of the first and second resync on a new VPP.
 func resyncTime(b *testing.B, vpp vpptest.VPP, values []proto.Message, as func(*VSwitch) vswitch.VSwitch) (first, second time.Duration) {
 	b.Helper()
 	v := open(b, vpp)

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// BenchmarkServices66: 1 000 services of IPv6 with three ports and three local addresses
-// each, on a VPP with some interfaces.
+// BenchmarkServices66 measures 1 000 IPv6 services with three ports and three local addresses each,
+// on a VPP with some interfaces.
 func BenchmarkServices66(b *testing.B) {
 	vpptest.Need(b)
 	s := &site{VPP: vpptest.NewProcess(b, newNamespace(b).NetNS)}
@@ -56,8 +56,6 @@ func BenchmarkServices66(b *testing.B) {
 	})
 }
 
-// BenchmarkPortsOfAService measures a service of 1,000 ports and one of 10,000, and compares the
-// time per port.
 func BenchmarkPortsOfAService(b *testing.B) {
 	vpptest.Need(b)
 	const few, many = 1_000, 10_000
@@ -97,7 +95,7 @@ func BenchmarkPortsOfAService(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkOneOfManyServices: a change of one service, beside others.
+// BenchmarkOneOfManyServices measures a change of one service among many.
 func BenchmarkOneOfManyServices(b *testing.B) {
 	vpptest.Need(b)
 	for _, count := range []int{1, 1_000, 10_000} {

@@ -162,7 +162,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		if err := v.vpp.Call(t.Context(), session.Core, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
 			t.Fatal(err)
 		}
-		wantDNAT66(t, v, first) // a resync, which detects foreign translations
+		wantDNAT66(t, v, first) // this resync detects foreign translations
 		for name, test := range map[string]struct {
 			values      []*contiv_nat.DNat66
 			want        string
@@ -204,8 +204,8 @@ func translations(t testing.TB, v *VSwitch, holding bool) (list []cnat.CnatTrans
 	return list
 }
 
-// Backends of existing connections stay in the FIB after they leave services; a few idle ones do,
-// too.
+// Backends of existing connections stay in the FIB after they leave services, and so do a few idle
+// backends.
 func TestBackendsAreHeld(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -256,7 +256,7 @@ func TestBackendsAreHeld(t *testing.T) {
 		if last := netip.MustParseAddr("fd10::1:c7"); now[last] != 1 || len(now) > 70 {
 			t.Errorf("%d are held, among them the last one %d times: %v", len(now), now[last], now)
 		}
-		v = open(t, s) // the agent was restarted
+		v = open(t, s) // after a restart of the agent
 		wantDNAT66(t, v, value)
 		set66(t, v, value)
 		must(t, v.DNAT66().Remove(t.Context(), value))
@@ -458,7 +458,6 @@ func TestDNAT66WithoutThePlugin(t *testing.T) {
 	}
 }
 
-// cnatEndpoint converts an address and a port.
 func cnatEndpoint(a netip.AddrPort) cnat.CnatEndpoint {
 	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: ip_types.ADDRESS_IP6, Port: a.Port()}
 }

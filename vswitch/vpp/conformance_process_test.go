@@ -92,7 +92,8 @@ func (s *processSite) Outside(t testing.TB, addr string) *vswitchtest.Host {
 	return s.peer
 }
 
-// Plug: the host computes the checksums of its packets, like pods, see tcpChecksumOffloadDisabled.
+// Plug attaches a host that computes checksums in software, like pods: see
+// tcpChecksumOffloadDisabled.
 func (s *processSite) Plug(t testing.TB, hostIfName string) *vswitchtest.Host {
 	t.Helper()
 	pod := newNamespace(t)
@@ -101,7 +102,7 @@ func (s *processSite) Plug(t testing.TB, hostIfName string) *vswitchtest.Host {
 	return pod
 }
 
-// Foreign creates objects with vppctl, and some in the namespace.
+// Foreign creates objects with vppctl and in the namespace.
 func (s *processSite) Foreign(t testing.TB) func() []string {
 	t.Helper()
 	for _, command := range []string{
@@ -145,7 +146,6 @@ func (s *processSite) Foreign(t testing.TB) func() []string {
 	}
 }
 
-// nameOf returns VPP's name of an interface by tag.
 func (s *processSite) nameOf(t testing.TB, tag string) string {
 	t.Helper()
 	v := open(t, s)
@@ -180,7 +180,7 @@ func (s *processSite) Accidents() []vswitchtest.Accident {
 	}
 }
 
-// vethVSwitch has a veth for each TAP.
+// vethVSwitch replaces each TAP by a veth.
 type vethVSwitch struct {
 	*VSwitch
 	site *processSite
@@ -195,7 +195,6 @@ type vethInterfaces struct {
 	site *processSite
 }
 
-// vethOf returns VPP's end of the veth that replaces a TAP.
 func vethOf(iface *vpp_interfaces.Interface) string {
 	return "v" + models.TapHostIfName(iface.GetName())[:10]
 }
@@ -255,7 +254,7 @@ func (p vethInterfaces) Find(ctx context.Context, expected []*vpp_interfaces.Int
 	return asTaps(ctx, p.Interfaces.Find, expected)
 }
 
-// asTaps calls a method with veths in place of TAPs, and converts its results back.
+// asTaps calls a method with veths in place of TAPs and converts its results back.
 func asTaps(ctx context.Context, list func(context.Context, []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error), expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
 	veths, taps := make([]*vpp_interfaces.Interface, len(expected)), map[string]*vpp_interfaces.Interface{}
 	for i, iface := range expected {

@@ -54,7 +54,6 @@ func (s *serverSite) Open(t testing.TB) vswitch.VSwitch {
 	return v
 }
 
-// index returns the index of an interface by its tag.
 func (s *serverSite) index(t testing.TB, name string) ownership.Index {
 	t.Helper()
 	for _, m := range s.Do(&interfaces_api.SwInterfaceDump{SwIfIndex: ownership.NoIndex}) {
@@ -102,7 +101,7 @@ func (s *serverSite) Foreign(t testing.TB) func() []string {
 	}
 }
 
-// text formats messages including pointed-to values.
+// text formats messages, following pointers.
 func text(messages []api.Message) string {
 	data, err := json.Marshal(messages)
 	return fmt.Sprint(string(data), err)
@@ -135,7 +134,6 @@ func (s *serverSite) Accidents() []vswitchtest.Accident {
 	}
 }
 
-// lookup requests the route to exactly a network in VRF 0.
 func lookup(dst netip.Prefix) *ip.IPRouteLookupV2 {
 	return &ip.IPRouteLookupV2{Exact: 1, Prefix: convert.Prefix(dst)}
 }

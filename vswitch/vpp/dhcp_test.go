@@ -76,7 +76,7 @@ func TestDHCPClientsReportTheirLeases(t *testing.T) {
 			t.Errorf("leases %v, error %v", list, err)
 		}
 
-		// Another process finds client and lease.
+		// A restarted agent finds the client and the lease.
 		v.Close()
 		v = open(t, s)
 		v.WatchLeases(func(_ string, lease *vpp_interfaces.DHCPLease) { leases <- lease })

@@ -54,7 +54,7 @@ func (s dpdkSite) Connect(t testing.TB, other vswitchtest.PacketSite) {
 	s.processSite.Connect(t, other.(dpdkSite).processSite)
 }
 
-// Accidents returns the changes unrelated to the NIC.
+// Accidents omits changes of the NIC.
 func (s dpdkSite) Accidents() []vswitchtest.Accident {
 	return slices.DeleteFunc(s.processSite.Accidents(), func(a vswitchtest.Accident) bool { return a.Name == "NIC down" })
 }

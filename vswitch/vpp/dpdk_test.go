@@ -18,7 +18,6 @@ import (
 // dpdkDevice is the other end of a DPDK NIC.
 const dpdkDevice = "wire"
 
-// serverWithNIC has a NIC after each start.
 type serverWithNIC struct{ *vpptest.Server }
 
 func (s serverWithNIC) Restart() {
@@ -26,7 +25,7 @@ func (s serverWithNIC) Restart() {
 	s.AddNIC(vpptest.DPDKName)
 }
 
-// onEachDPDK runs a test on a simulated and, if available, a real VPP that has a NIC.
+// onEachDPDK runs a test on a simulated VPP with a NIC and, if available, on a real one.
 func onEachDPDK(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Run("server", func(t *testing.T) {
@@ -44,7 +43,7 @@ func onEachDPDK(t *testing.T, test func(t *testing.T, s *site)) {
 func TestNICOfDPDK(t *testing.T) {
 	onEachDPDK(t, func(t *testing.T, s *site) {
 		v := open(t, s)
-		wantInterfaces(t, v) // it is not ours yet
+		wantInterfaces(t, v) // not owned by the driver yet
 		err := v.Interfaces().Create(t.Context(), nic("GigabitEthernet0/8/0"))
 		if err == nil || !strings.Contains(err.Error(), "VPP itself drives "+vpptest.DPDKName+", and no device") {
 			t.Errorf("a NIC that does not exist: %v", err)
@@ -90,8 +89,7 @@ func TestNICOfDPDK(t *testing.T) {
 	})
 }
 
-// A network card that VPP lists and sets up, but could not initialize, fails repeatedly and does
-// not count as up.
+// A NIC that VPP lists but could not initialize fails repeatedly and does not count as up.
 func TestBrokenNICOfDPDK(t *testing.T) {
 	test := func(t *testing.T, s vpptest.VPP, name string) {
 		v := open(t, s)
@@ -104,7 +102,7 @@ func TestBrokenNICOfDPDK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// VPP refuses to set it up, and reports it as up from then on.
+			// VPP refuses to set it up, but reports it as up from then on.
 			_ = v.vpp.Call(t.Context(), session.Core, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: i, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP}, &interfaces_api.SwInterfaceSetFlagsReply{})
 			if d, err := v.ifs.Details(t.Context(), i); err != nil || d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0 {
 				t.Errorf("VPP has %v, %v, want it up", d, err)
@@ -155,7 +153,7 @@ func TestRxQueuesOfDPDK(t *testing.T) {
 	})
 }
 
-// TestPacketsByDPDK: the NIC's other end is the stack of VPP's namespace.
+// TestPacketsByDPDK sends packets from the stack of VPP's namespace, the NIC's other end.
 func TestPacketsByDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	h := newNamespace(t)

@@ -80,7 +80,7 @@ func TestMemifsThatEndVPPAreRefused(t *testing.T) {
 	})
 }
 
-// VPP crashes if it needs a hardware address that an interface lacks.
+// VPP crashes if it needs the hardware address of an interface without one.
 func TestWhatNeedsFramesIsRefusedOfOthers(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

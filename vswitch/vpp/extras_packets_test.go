@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// joinHost connects a host to VPP by an interface, with addresses on both sides.
 func (s *site) joinHost(t testing.TB, v *VSwitch, h *vswitchtest.Host, name string, hostAddrs string, addrs ...string) {
 	t.Helper()
 	list := strings.Fields(hostAddrs)
@@ -34,7 +33,7 @@ func exec(t testing.TB, h *vswitchtest.Host, commands ...string) {
 	}
 }
 
-// wantEcho leaves time for neighbour resolution.
+// wantEcho allows time for neighbour resolution.
 func wantEcho(t testing.TB, what string, h *vswitchtest.Host, dst string) {
 	t.Helper()
 	var err error
@@ -53,8 +52,7 @@ func wantNoEcho(t testing.TB, what string, h *vswitchtest.Host, dst string) {
 	}
 }
 
-// A host behind VPP and one behind a Linux kernel with segment routing reach each other through
-// segments of both.
+// A host behind VPP and one behind a Linux kernel communicate through segments of both.
 func TestSegmentsOfVPPAndKernel(t *testing.T) {
 	s, v := newRealSite(t)
 	h, far, behind := newNamespace(t), newNamespace(t), newNamespace(t)
@@ -197,8 +195,7 @@ func TestPacketsForTheHost(t *testing.T) {
 	}
 
 	rule := &vpp_stn.Rule{IpAddress: "10.51.0.9", Interface: "host"}
-	// VPP sends to this hardware address, whatever the host's is, and answers no ARP requests for
-	// its own addresses.
+	// VPP sends to this fixed hardware address and answers no ARP requests for its own addresses.
 	exec(t, host, "ip link set dev eth0 address 00:00:00:00:00:02", "sysctl -qw net.ipv4.conf.all.arp_announce=2")
 	if err := v.STNRules().Create(ctx, rule); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func startAgent(t *testing.T, v *VSwitch) agent {
 	return agent{s, t}
 }
 
-// commit commits values, as a full resync or in addition, and returns the operations.
+// commit commits values, as a full resync or as additional values, and returns the operations.
 func (a agent) commit(resync bool, values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()

@@ -77,7 +77,7 @@ func TestABFs(t *testing.T) {
 		attach()
 		wantValues[*vpp_abf.ABF](t, open(t, s).ABFs(), nil, abf, six)
 
-		// Paths change while attached. With all paths or the list replaced, it still works.
+		// The paths, and the whole list, can be replaced while attached.
 		for _, paths := range [][]*vpp_abf.ABF_ForwardingPath{
 			{path("10.1.0.1", "out", 1), path("10.1.0.2", "other", 2)},
 			{path("10.1.0.2", "other", 1)},
@@ -139,7 +139,7 @@ func TestSTNRules(t *testing.T) {
 	})
 }
 
-// A rule includes VPP's own messages to the host; without them it counts as missing.
+// A rule is complete only if VPP's own messages to the host are included.
 func TestSTNRulesVouchForVPP(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -226,7 +226,6 @@ func TestAgeOfNeighbours(t *testing.T) {
 			createTwice(t, port, scan)
 		}
 		wantUnsupported(t, "for ever", port.Create(t.Context(), &vpp_l3.IPScanNeighbor{Mode: vpp_l3.IPScanNeighbor_BOTH, StaleThreshold: math.MaxUint32}))
-		// A foreign client sets another age.
 		age := &ip_neighbor.IPNeighborConfig{Af: ip_types.ADDRESS_IP4, MaxNumber: 100, MaxAge: 61}
 		if err := v.vpp.Call(t.Context(), session.Core, age, &ip_neighbor.IPNeighborConfigReply{}); err != nil {
 			t.Fatal(err)

@@ -29,7 +29,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// faultSubjects returns values of each subsystem on two loopbacks.
 func faultSubjects() map[string][]proto.Message {
 	numbered := func(name, addr string) *vpp_interfaces.Interface {
 		iface := loopback(name)
@@ -170,10 +169,8 @@ func TestReadersChangeNothing(t *testing.T) {
 	}
 }
 
-// readStride is the number of read requests per fault.
 const readStride = 11
 
-// isQuestion reports whether a request only reads.
 func isQuestion(request string) bool {
 	for _, part := range []string{"_dump", "_get", "classify_table_ids", "_lookup", "show_", "cli_inband"} {
 		if strings.Contains(request, part) {

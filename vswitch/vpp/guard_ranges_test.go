@@ -79,7 +79,7 @@ func TestSourceRanges(t *testing.T) {
 
 		must(t, v.SourceGuards().Create(t.Context(), b))
 		guards = append(guards, b)
-		wantTables("of another guard", 3+3, value) // it has a link-local address
+		wantTables("of another guard", 3+3, value) // plus a link-local address
 		guards[1] = guardOf("b", "192.0.2.3", "fd98::3")
 		must(t, v.SourceGuards().Create(t.Context(), guards[1]))
 		wantTables("with an address in a range", 3+2, value) // UDP has no range, and the link-local address is in none
@@ -95,7 +95,7 @@ func TestSourceRanges(t *testing.T) {
 	})
 }
 
-// An interface whose guard is added before or after the value has separate tables.
+// Without a guard, the ranges of an interface have separate tables. A guard can be added later.
 func TestSourceRangesWithoutAGuard(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -198,7 +198,6 @@ func TestSourceRangesWithoutTheirRecord(t *testing.T) {
 	})
 }
 
-// removeList removes an access list by its tag.
 func removeList(t *testing.T, v *VSwitch, tag string) {
 	t.Helper()
 	all, err := session.Dump[acl.ACLDetails](t.Context(), v.vpp, session.Core, &acl.ACLDump{ACLIndex: ^uint32(0)})
@@ -284,7 +283,6 @@ func TestDamagedSourceRanges(t *testing.T) {
 	})
 }
 
-// removeEntry removes an entry of the newest table with several entries.
 func removeEntry(t *testing.T, v *VSwitch) {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply

@@ -57,7 +57,7 @@ func TestSilencedFlows(t *testing.T) {
 		silence(3, 1, a4)
 		silence(5, 2, a4, a6)
 		silence(5, 2, a6, a4, a4)
-		silence(66, 2, b4, a6, flows("10.9.0.9", "10.96.0.10:53", 7)) // these have no interface
+		silence(66, 2, b4, a6, flows("10.9.0.9", "10.96.0.10:53", 7)) // no interface for these
 		must(t, v.Close())
 		v = open(t, s)
 		silence(66, 2, b4[30:], a6)
@@ -73,7 +73,6 @@ func TestSilencedFlows(t *testing.T) {
 	})
 }
 
-// tablesOf returns the number of classifier tables.
 func tablesOf(t testing.TB, v *VSwitch) int {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply
@@ -230,7 +229,6 @@ func TestUnknownGuardsKeepTheirTables(t *testing.T) {
 	})
 }
 
-// copyNewestTable copies the last classifier table.
 func copyNewestTable(t *testing.T, v *VSwitch) {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply

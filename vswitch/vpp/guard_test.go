@@ -29,7 +29,6 @@ import (
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// guardedMAC is the MAC of the pod at interface a.
 const guardedMAC = "02:fe:00:00:00:01"
 
 func guardOf(iface string, addrs ...string) *guard.SourceGuard {
@@ -311,7 +310,6 @@ func benchGuards(b *testing.B, ipv6 bool) {
 	}
 }
 
-// cpuOf returns the CPU time of a process in ticks.
 func cpuOf(b *testing.B, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -325,7 +323,6 @@ func cpuOf(b *testing.B, pid int) float64 {
 	return user + system
 }
 
-// inHost calls fn in a host's network namespace.
 func inHost[T any](b testing.TB, h *vswitchtest.Host, fn func() (T, error)) (result T) {
 	b.Helper()
 	done := make(chan error, 1)

@@ -24,7 +24,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// site is a VPP and its network namespace.
 type site struct {
 	vpptest.VPP
 	server *vpptest.Server   // nil: a real VPP
@@ -47,7 +46,6 @@ func onEachVPP(t *testing.T, test func(t *testing.T, s *site)) {
 	})
 }
 
-// newNamespace creates a network namespace for the test.
 func newNamespace(t testing.TB) *vswitchtest.Host {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -64,7 +62,6 @@ func newNamespace(t testing.TB) *vswitchtest.Host {
 
 func nsName(h *vswitchtest.Host) string { return strings.TrimPrefix(h.NetNS, "/var/run/netns/") }
 
-// addDevice adds one end of a veth to VPP's namespace.
 func (s *site) addDevice(t testing.TB, name string) {
 	t.Helper()
 	if s.server != nil {
@@ -74,7 +71,6 @@ func (s *site) addDevice(t testing.TB, name string) {
 	s.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s-peer", name, name))
 }
 
-// addTo adds a veth between VPP's namespace and a host with an address.
 func (s *site) addTo(t testing.TB, h *vswitchtest.Host, name, addr string) {
 	t.Helper()
 	s.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name eth0 netns %s", name, nsName(h)))
@@ -158,7 +154,7 @@ func wantInterfaces(t testing.TB, v *VSwitch, want ...*vpp_interfaces.Interface)
 	}
 }
 
-// basics returns interfaces of the kinds on every node, without TAPs, which not every machine
+// basics returns the kinds of interfaces that every node has, except TAPs, which not every machine
 // supports.
 func basics() []*vpp_interfaces.Interface {
 	gateway, bvi, pod, port := loopback("gateway"), loopback("bvi"), afPacket("pod", "v1pod"), nic("v1nic")
@@ -183,7 +179,7 @@ func TestInterfacesAreReadBackAsCreated(t *testing.T) {
 			create(t, v, list...)
 			wantInterfaces(t, v, list...)
 		}
-		// Another process finds them.
+		// A restarted agent finds them.
 		v.Close()
 		v = open(t, s)
 		wantInterfaces(t, v, list...)
@@ -376,7 +372,6 @@ func TestInterfacesThatSomebodyDeletedAreMadeAgain(t *testing.T) {
 	})
 }
 
-// addTable creates an IP table; the simulated VPP does not need it.
 func addTable(t testing.TB, v *VSwitch, id uint32, v6 bool) {
 	t.Helper()
 	err := v.vpp.Call(t.Context(), session.Core, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: id, IsIP6: v6}}, &ip.IPTableAddDelV2Reply{})

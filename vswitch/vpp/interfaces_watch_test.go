@@ -47,7 +47,7 @@ func TestWhatOthersDoToInterfacesIsReported(t *testing.T) {
 		want := func(name, reason string) {
 			t.Helper()
 			select {
-			case r := <-got: // no report of our own changes
+			case r := <-got: // our own changes are not reported
 				if !slices.Equal(r.keys, []string{models.VPPInterfaceKey(name)}) || !strings.Contains(r.reason, reason) {
 					t.Errorf("reported %q %v, want %s of %s", r.reason, r.keys, reason, name)
 				}

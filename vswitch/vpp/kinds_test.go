@@ -44,7 +44,7 @@ func kinds() []*vpp_interfaces.Interface {
 		sub("pushed", &vpp_interfaces.SubInterface{
 			ParentName: "port", SubId: 9, TagRwOption: vpp_interfaces.SubInterface_PUSH2, PushDot1Q: true, Tag1: 100, Tag2: 200,
 		}),
-		// Sub-interfaces of a sub-interface, whose number in VPP is no VLAN.
+		// Sub-interfaces of a sub-interface have numbers in VPP that are no VLAN IDs.
 		sub("inner", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 7, TagRwOption: vpp_interfaces.SubInterface_POP1}),
 		sub("inner both", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 8, TagRwOption: vpp_interfaces.SubInterface_POP2}),
 		sub("inner plain", &vpp_interfaces.SubInterface{ParentName: "plain", SubId: 7}),

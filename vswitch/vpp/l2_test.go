@@ -34,7 +34,7 @@ func createBridge(t testing.TB, v *VSwitch, bd *vpp_l2.BridgeDomain) {
 	}
 }
 
-// wantBridges ignores VPP's order of the parts.
+// wantBridges ignores the order of parts.
 func wantBridges(t testing.TB, v *VSwitch, want ...*vpp_l2.BridgeDomain) {
 	t.Helper()
 	found, err := v.Bridges().List(t.Context(), want)
@@ -58,7 +58,7 @@ func wantBridges(t testing.TB, v *VSwitch, want ...*vpp_l2.BridgeDomain) {
 func TestBridgeDomains(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a", "b", "c", "d")
-		// Without a tag, it is foreign.
+		// A bridge domain without a tag is foreign.
 		must(t, v.vpp.Call(t.Context(), session.Core, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 77, Learn: true}, &l2.BridgeDomainAddDelV2Reply{}))
 		bd := bridgeDomain("lan")
 		other := &vpp_l2.BridgeDomain{Name: "other", Learn: true, UnknownUnicastFlood: true}

@@ -25,7 +25,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// wantListed checks the result of a List method in any order.
 func wantListed[V proto.Message](t testing.TB, list func(context.Context, []V) ([]V, error), expected []V, want ...V) {
 	t.Helper()
 	found, err := list(t.Context(), expected)
@@ -55,7 +54,6 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// withLoopbacks opens a driver with loopbacks with addresses.
 func withLoopbacks(t testing.TB, s *site, names ...string) *VSwitch {
 	t.Helper()
 	v := open(t, s)
@@ -138,8 +136,8 @@ func TestRoutesAreReadBackAsCreated(t *testing.T) {
 	})
 }
 
-// VPP 25.10 uses freed memory if a route loses a path whose next hop is reached only through it
-// (see routes/covers.go). The simulator fails the test then.
+// VPP 25.10 uses freed memory when a route loses the only path to its own next hop (see
+// routes/covers.go). The simulator then fails the test.
 func TestRouteThatLeadsToItsOwnNextHop(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// BenchmarkServices: 1000 services with three ports and three pods each, on a real VPP.
+// BenchmarkServices measures 1000 services with three ports and three pods each on a real VPP.
 func BenchmarkServices(b *testing.B) {
 	v := openNAT(b, &site{VPP: vpptest.NewProcess(b, newNamespace(b).NetNS)}, &vpp_nat.Nat44Global{Forwarding: true})
 	var values []*vpp_nat.DNat44
@@ -51,7 +51,7 @@ func BenchmarkServices(b *testing.B) {
 	})
 }
 
-// BenchmarkAccessLists: 1000 rules, on 250 interfaces, on a real VPP.
+// BenchmarkAccessLists measures 1000 rules on 250 interfaces of a real VPP.
 func BenchmarkAccessLists(b *testing.B) {
 	v := open(b, vpptest.NewProcess(b, newNamespace(b).NetNS))
 	list := accessList("big", nil, nil)

@@ -26,7 +26,7 @@ type (
 	dnatIdentity = vpp_nat.DNat44_IdentityMapping
 )
 
-// openNAT has NAT on.
+// openNAT opens a driver with NAT enabled.
 func openNAT(t testing.TB, s *site, g *vpp_nat.Nat44Global) *VSwitch {
 	t.Helper()
 	v := open(t, s)
@@ -36,7 +36,6 @@ func openNAT(t testing.TB, s *site, g *vpp_nat.Nat44Global) *VSwitch {
 	return v
 }
 
-// service maps a port of an address to pods by number.
 func service(ip string, port uint32, pods ...int) *dnatStatic {
 	m := &dnatStatic{ExternalIp: ip, ExternalPort: port}
 	for _, n := range pods {
@@ -349,7 +348,6 @@ func TestNATIsReadBackAsConfigured(t *testing.T) {
 			wantFound(t, foundRoutes, err, routes...)
 		}
 		check()
-		// Changes.
 		for range 2 {
 			must(v.NAT().RemoveVRFRoute(ctx, routes[1]))
 		}

@@ -23,7 +23,6 @@ import (
 // pingTime bounds a ping that must succeed, including address resolution and tunnel handshakes.
 const pingTime = 10 * time.Second
 
-// newRealSite starts a real VPP in a new namespace.
 func newRealSite(t testing.TB) (*site, *VSwitch) {
 	t.Helper()
 	vpptest.Need(t)
@@ -32,7 +31,7 @@ func newRealSite(t testing.TB) (*site, *VSwitch) {
 	return s, open(t, s)
 }
 
-// attachPod creates a host with VPP as default gateway, on an AF_PACKET interface.
+// attachPod creates a host on an AF_PACKET interface with VPP as the default gateway.
 func (s *site) attachPod(t testing.TB, v *VSwitch, name, addr, gateway string) *vswitchtest.Host {
 	t.Helper()
 	h := newNamespace(t)
@@ -79,7 +78,7 @@ func TestPacketsBetweenPods(t *testing.T) {
 		if err := a.Ping("10.2.0.2", 1300, pingTime); err != nil {
 			t.Errorf("a packet that is short enough: %v", err)
 		}
-		// Only once: the sender learns from VPP's answer.
+		// Only once, because the sender learns the MTU from VPP's answer.
 		out, err := a.Try("ping -n -M do -c 1 -W 2 -s 1380 10.2.0.2")
 		if err == nil || !strings.Contains(err.Error(), "1400") {
 			t.Errorf("a packet that is too long: %v, %q: want an answer that says so", err, out)

@@ -25,9 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of the connections to a removed backend, only those end whose socket is in the namespace of its
-// address, not one with the same addresses and ports in another pod's namespace. Only ended
-// connections are silenced.
+// A connection to a removed backend is reset only if its socket is in the network namespace of the
+// client address. A connection with the same addresses and ports in another pod's namespace
+// survives. Only reset connections are silenced.
 func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -99,7 +99,6 @@ func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 	silent("a live flow is not silenced", 0)
 }
 
-// podNamespace is a network namespace with a connection to a service.
 type podNamespace struct {
 	ns     netns.NsHandle
 	client net.Conn

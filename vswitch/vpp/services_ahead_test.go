@@ -57,7 +57,6 @@ func countTranslationDumps(s *site, do func()) (n int) {
 	return n
 }
 
-// withoutTranslations removes all translations like a foreign client.
 func withoutTranslations(t *testing.T, v *VSwitch) {
 	t.Helper()
 	for id := range uint32(16) {

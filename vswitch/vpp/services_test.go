@@ -40,7 +40,7 @@ var (
 	tcp, udp = vpp_nat.DNat44_TCP, vpp_nat.DNat44_UDP
 )
 
-// wantServices checks that values are found, each separately and if nothing is expected.
+// wantServices checks that values are found, each alone and with nothing expected.
 func wantServices(t testing.TB, v *VSwitch, want ...*vpp_nat.DNat44) {
 	t.Helper()
 	found, err := v.NAT().ListDNAT(t.Context(), want)
@@ -92,8 +92,7 @@ func TestServicesAreReadBackAsSet(t *testing.T) {
 	})
 }
 
-// A label in both plugins, as after a crash between the two, is listed once as different, and so is
-// set again.
+// A service in both plugins, as after a crash, is listed once as different and so is replaced.
 func TestAServiceInBothPluginsIsSetAnew(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

@@ -20,7 +20,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open connects to the test's VPP.
 func open(t testing.TB, s vpptest.VPP) *VSwitch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -33,7 +32,6 @@ func open(t testing.TB, s vpptest.VPP) *VSwitch {
 	return v
 }
 
-// reasons returns the reports of Watch.
 func reasons(t testing.TB, v *VSwitch) <-chan string {
 	t.Helper()
 	got := make(chan string, 16)

@@ -33,7 +33,7 @@ type farHost struct {
 	host *vswitchtest.Host // of a real VPP
 }
 
-// joinSilentHost connects a host without addresses by an interface.
+// joinSilentHost connects a host without addresses.
 func (s *site) joinSilentHost(t testing.TB, v *VSwitch, name string, addrs ...string) *farHost {
 	t.Helper()
 	h := &farHost{t: t, s: s, v: v, name: name}

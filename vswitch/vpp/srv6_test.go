@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// loopbacks makes interfaces with these names.
 func loopbacks(t testing.TB, v *VSwitch, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -52,7 +51,6 @@ func wantValues[V proto.Message](t testing.TB, port vswitch.Values[V], expected 
 	}
 }
 
-// createTwice creates each value twice and lists them.
 func createTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values ...V) {
 	t.Helper()
 	for range 2 {
@@ -65,7 +63,6 @@ func createTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values .
 	}
 }
 
-// deleteTwice deletes each value twice and expects none listed.
 func deleteTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values ...V) {
 	t.Helper()
 	for range 2 {

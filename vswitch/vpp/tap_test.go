@@ -90,7 +90,7 @@ func TestFarEndsOfTaps(t *testing.T) {
 			t.Errorf("the far end is %s, want MTU 1400, down", link)
 		}
 		pod.Exec(t, "ip link set dev "+far+" name eth0")
-		wantInterfaces(t, v, tap) // whatever its present name
+		wantInterfaces(t, v, tap) // with any current name
 		pod.Exec(t, "ip link del dev eth0")
 		got, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{tap})
 		if err != nil || len(got) != 1 || proto.Equal(got[0].GetTap(), tap.GetTap()) {

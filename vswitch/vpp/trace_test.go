@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// openTraced is open with packet tracing.
 func openTraced(t testing.TB, s *site) *VSwitch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// speaksIPv6 reports whether an interface has a link-local address, which neighbour discovery
+// speaksIPv6 reports whether an interface has the link-local address that neighbour discovery
 // needs.
 func speaksIPv6(t testing.TB, v *VSwitch, name string) bool {
 	t.Helper()

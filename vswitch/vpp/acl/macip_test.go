@@ -67,7 +67,6 @@ func ruleOf(r acl_types.MacipACLRule) vswitch.ACLRule {
 	return vswitch.ACLRule{Src: convert.NetipPrefix(r.SrcPrefix), MAC: r.SrcMac, MACMask: r.SrcMacMask}
 }
 
-// senders returns the boundary cases of the rules: each address with each MAC.
 func senders(rules []vswitch.ACLRule) (list []vswitch.ACLRule) {
 	for _, a := range rules {
 		for _, b := range rules {

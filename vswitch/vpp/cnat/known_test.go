@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// connected returns the translations of an empty VPP.
 func connected(t *testing.T) *Translations {
 	t.Helper()
 	server := vpptest.New(t)

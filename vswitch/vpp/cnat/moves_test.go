@@ -35,7 +35,7 @@ func TestFlowsThatDoNotMove(t *testing.T) {
 	}
 }
 
-// Opened checks for flows before others can use the connection, which may take longer than
+// Opened looks for flows before other callers can use the connection, which may take longer than
 // moveDelay.
 func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// counting are lists that count like VPP: from zero when their rules are set.
+// counting implements lists that count like VPP, from zero after each change of rules.
 type counting struct {
 	rules   map[string][]acl_types.ACLRule
 	packets map[string][]uint64
@@ -41,7 +41,6 @@ func (c *counting) Policies(context.Context) (map[string][]acl_types.ACLRule, ma
 	return c.rules, nil, nil
 }
 
-// send counts packets at the first matching rule of the list.
 func (c *counting) send(list string, conn filter.Connection, packets uint64) {
 	for i, r := range c.rules[list] {
 		if permitted(rulesOf(r), conn) || r.IsPermit == acl_types.ACL_ACTION_API_DENY && matches(r, conn) {
@@ -82,7 +81,6 @@ func denyingDriver(t *testing.T, values ...proto.Message) (*Driver, *counting, *
 	return d, lists, capture
 }
 
-// put programs the lists of all subjects.
 func put(t *testing.T, d *Driver, values ...proto.Message) {
 	t.Helper()
 	for _, v := range values {
@@ -184,7 +182,7 @@ func frame(src, dst netip.Addr, protocol uint8, payload []byte, why string) []by
 	return append(append(f, payload...), why...)
 }
 
-// Denied flows are reported for half a minute after their last packet, on request.
+// On request, denied flows are reported for half a minute after their last packet.
 func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 	d, lists, capture := denyingDriver(t, guarded(80)...)
 	look := func(live bool) []filter.DeniedFlow {

@@ -15,7 +15,6 @@ import (
 
 var hosts = []string{"10.1.1.2", "10.1.1.3", "10.1.2.2", "192.168.16.9", "fd10::2", "fd10::3", "fd20::9"}
 
-// randomValues returns random sets, lists and a subject with stages.
 func randomValues(r *rand.Rand) (all []proto.Message) {
 	some := func(list []string) (out []string) {
 		for _, e := range list {

@@ -168,7 +168,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Pipelining makes a resync of many objects fast.
+// BenchmarkPing measures requests one by one and pipelined.
 func BenchmarkPing(b *testing.B) {
 	c := dial(b, vpptest.New(b))
 	b.Run("one by one", func(b *testing.B) {
