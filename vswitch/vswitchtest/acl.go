@@ -140,7 +140,6 @@ type aclCase struct {
 	node   bool // the node sends or answers probes
 }
 
-// check replaces the lists and sends the probes.
 func (lab *aclLab) check(t *testing.T, c aclCase) {
 	t.Helper()
 	lab.set(t, c.lists...)
@@ -151,7 +150,6 @@ func (lab *aclLab) check(t *testing.T, c aclCase) {
 	}
 }
 
-// set replaces the lists and waits until the vswitch has applied them.
 func (lab *aclLab) set(t *testing.T, lists ...*vpp_acl.ACL) {
 	t.Helper()
 	lab.agent.t = t

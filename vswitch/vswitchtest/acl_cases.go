@@ -62,7 +62,6 @@ func icmpTypes(v6 bool, first, last uint32) *ipRule {
 	return &ipRule{Icmp: &icmp{Icmpv6: v6, IcmpTypeRange: &vpp_acl.ACL_Rule_IpRule_Icmp_Range{First: first, Last: last}}}
 }
 
-// The second address of the right host is 10.21.0.4 or 10.22.0.4.
 var aclCases = []aclCase{
 	{name: "permit by destination, with the end denying the rest", lists: []*vpp_acl.ACL{
 		list("l", "left in", permit(to("10.20.0.3/14"))),
@@ -229,7 +228,6 @@ func (lab *aclLab) checkForgotten(t *testing.T, stay bool) {
 	lab.set(t)
 }
 
-// checkReplacement: rules are replaced atomically.
 func (lab *aclLab) checkReplacement(t *testing.T) {
 	rules := func(others int) []*vpp_acl.ACL {
 		var list1 []*aclRule
@@ -309,7 +307,6 @@ func (lab *aclLab) checkMACIP(t *testing.T) {
 	}
 }
 
-// checkRestart: a restarted agent executes nothing if the lists are current.
 func (lab *aclLab) checkRestart(t *testing.T) {
 	lists := []*vpp_acl.ACL{
 		list("pod/1 *", "left in", reflect(everything())), list("wall", "left out", deny(everything())),
@@ -343,7 +340,6 @@ func (lab *aclLab) checkRestart(t *testing.T) {
 	wantNothingExecuted(t, "resync after the restart", lab.agent.resync(values...))
 	ask("after the restart")
 
-	// The resync removes unwanted lists.
 	wantSomethingExecuted(t, "resync without lists", lab.agent.resync(lab.values...))
 	if err := lab.send(probe{"right", "tcp", "left", 80, true}); err != nil {
 		t.Errorf("without lists: %v", err)

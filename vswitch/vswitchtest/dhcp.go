@@ -142,7 +142,6 @@ func (s *DHCPServer) serve(conn net.PacketConn, done chan struct{}) {
 	}
 }
 
-// reply returns nil if the server does not answer.
 func (s *DHCPServer) reply(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 	if s.offer.Mute {
 		return nil

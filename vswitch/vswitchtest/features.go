@@ -105,7 +105,6 @@ func newBench(t testing.TB, c Config) *bench {
 	return &bench{startAgent(t, site), t, site}
 }
 
-// host attaches a host with the addresses to the far end of tap(name).
 func (b *bench) host(name string, addrs ...string) *Host {
 	b.t.Helper()
 	h := b.site.Plug(b.t, "host-"+name)
@@ -346,7 +345,6 @@ func testWithoutNextHop(t *testing.T, c Config) {
 	}
 }
 
-// pingCounter counts the ping packets that a host receives, for any destination.
 type pingCounter struct {
 	t testing.TB
 	h *Host
@@ -364,7 +362,6 @@ func newPingCounter(t testing.TB, h *Host) pingCounter {
 	return p
 }
 
-// want checks the packets since the last call.
 func (p pingCounter) want(what string, requests, replies int) {
 	p.t.Helper()
 	for typ, want := range map[string]int{"echo-request": requests, "echo-reply": replies} {

@@ -66,7 +66,6 @@ func hasFilter(t *testing.T, site Site) error {
 	return vs.Filter().Remove(t.Context(), probe)
 }
 
-// someFilter returns at least one value of each model.
 func someFilter() []proto.Message {
 	return []proto.Message{
 		&contiv_filter.AddressSet{Name: "clients", Addresses: []string{"10.21.0.2", "10.21.0.9", "fd21::2"}},
@@ -347,7 +346,6 @@ func (lab *filterLab) probe(t *testing.T, probes ...probe) {
 	}
 }
 
-// running: a change applies to both directions of an established connection.
 func (lab *filterLab) running(t *testing.T) {
 	subject := lab.pod("right", []string{"l"}, nil)
 	rules := filterList("l", ingress, &filterRule{AddressSets: []string{"clients"}, Ports: []*filterPorts{{First: 80, Last: 80}}})

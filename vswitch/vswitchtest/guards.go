@@ -234,7 +234,6 @@ func (lab *guardLab) arrive(t testing.TB, sent map[string][]byte) (arrived []str
 	return arrived
 }
 
-// drops returns the drop counters of the hostile pod.
 func (lab *guardLab) drops(t testing.TB) map[vswitch.DropReason]uint64 {
 	t.Helper()
 	list, err := lab.agent.vs.SourceGuards().Drops(t.Context())
@@ -416,7 +415,6 @@ func (lab *guardLab) testChange(t *testing.T) {
 	}
 }
 
-// testAnew: guards apply to a recreated device and pod.
 func (lab *guardLab) testAnew(t *testing.T) {
 	txn := lab.agent.NewTransaction()
 	for pod := 1; pod <= 2; pod++ {
@@ -462,7 +460,6 @@ func (lab *guardLab) testLimit(t *testing.T) {
 		if err := lab.pods[0].Probe("tcp", dst, port, true); err != nil {
 			t.Errorf("%s: no connection after others are closed: %v", dst, err)
 		}
-		// Other pods still work.
 		lab.pods[0].Echo(t, "tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port)
 		if err := lab.pods[1].Probe("tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port, true); err != nil {
 			t.Errorf("%s: another pod: %v", dst, err)
@@ -471,7 +468,6 @@ func (lab *guardLab) testLimit(t *testing.T) {
 	lab.agent.put(lab.guards[0])
 }
 
-// testSharedLimit: all interfaces of a pod share one connection limit.
 func (lab *guardLab) testSharedLimit(t *testing.T) {
 	const limit = 6
 	one, two := proto.CloneOf(lab.guards[0]), proto.CloneOf(lab.guards[1])

@@ -47,7 +47,6 @@ func (h *Host) Ping(dst string, size int, wait time.Duration) error {
 	}
 }
 
-// in runs fn in the namespace on a dedicated thread.
 func (h *Host) in(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -149,7 +148,6 @@ func (h *Host) AskFrom(device, addr string, port int) (seen string, err error) {
 	return seen, err
 }
 
-// bindTo sets SO_BINDTODEVICE.
 func bindTo(device string) func(network, addr string, c syscall.RawConn) error {
 	if device == "" {
 		return nil

@@ -21,7 +21,6 @@ type ipvsLab struct {
 
 const ipvsPort = 80
 
-// runIPVS checks that IPVS services and Contiv's services work on the same node.
 func runIPVS(t *testing.T, c Config) {
 	site, ok := c.NewSite(t).(PacketSite)
 	if !ok {
@@ -134,7 +133,6 @@ func (l *ipvsLab) testPolicies(t *testing.T) {
 	l.serve(t, l.mapping(tcp44, 1), l.mapping(udp44, 1))
 }
 
-// datagrams returns the number of datagrams that the server received, per IP version.
 func (l *ipvsLab) datagrams(t *testing.T) string {
 	t.Helper()
 	var counts []string

@@ -194,7 +194,6 @@ func runNAT(t *testing.T, c Config) {
 	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { lab.testRestart(t) })
 }
 
-// count calls a service and counts the answers of each endpoint.
 func (l *natLab) count(t *testing.T, calls int, who func() (string, string, error)) map[string]int {
 	t.Helper()
 	count := map[string]int{}

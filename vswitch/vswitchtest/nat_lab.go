@@ -184,7 +184,6 @@ func greeting(name string, client net.Addr) []byte {
 	return []byte(name + " " + address)
 }
 
-// answerStreams answers each request on the connections of a listener.
 func answerStreams(t testing.TB, l net.Listener, name string) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -222,10 +221,8 @@ func answerStreams(t testing.TB, l net.Listener, name string) {
 	})
 }
 
-// caller is a connection to a server of answerAll.
 type caller struct{ net.Conn }
 
-// call connects to a service. from is the client address, "" for any.
 func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller, error) {
 	t.Helper()
 	dialer := net.Dialer{Timeout: longWait}
@@ -247,7 +244,6 @@ func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller,
 	return caller{c}, err
 }
 
-// ask returns the name of the endpoint and the client address that it saw.
 func (c caller) ask(wait time.Duration) (who, seen string, err error) {
 	buffer := make([]byte, 2048)
 	if _, err := c.Write([]byte("who?")); err != nil {
@@ -273,7 +269,6 @@ func (c caller) wantAnswer(t testing.TB, pod string) {
 	}
 }
 
-// wantSilence fails the test if an answer arrives.
 func (c caller) wantSilence(t testing.TB) {
 	t.Helper()
 	if who, _, err := c.ask(shortWait); err == nil {
@@ -281,7 +276,6 @@ func (c caller) wantSilence(t testing.TB) {
 	}
 }
 
-// who calls a service once.
 func (h *Host) who(t testing.TB, network, from, addr string, port int) (who, seen string, err error) {
 	t.Helper()
 	c, err := h.call(t, network, from, addr, port)

@@ -106,7 +106,6 @@ func runPort(t *testing.T, c Config) {
 	})
 }
 
-// versionsOf returns the IP versions of the interface's addresses.
 func versionsOf(iface *vpp_interfaces.Interface) (v vswitch.IPVersions) {
 	for _, addr := range iface.GetIpAddresses() {
 		if strings.Contains(addr, ":") {
@@ -118,7 +117,6 @@ func versionsOf(iface *vpp_interfaces.Interface) (v vswitch.IPVersions) {
 	return v
 }
 
-// port calls a driver like the descriptors.
 type port struct {
 	t  testing.TB
 	vs vswitch.VSwitch

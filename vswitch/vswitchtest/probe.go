@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// Timeouts of probes with and without an expected answer.
 const (
 	longWait  = 4 * time.Second
 	shortWait = 250 * time.Millisecond
@@ -106,7 +105,6 @@ func (h *Host) Probe(network, addr string, port int, answered bool) error {
 	}
 }
 
-// dial connects; the caller must close the connection.
 func (h *Host) dial(network, addr string, port int, wait time.Duration) (c net.Conn, err error) {
 	err = h.in(func() (err error) {
 		c, err = net.DialTimeout(network, net.JoinHostPort(addr, fmt.Sprint(port)), wait)

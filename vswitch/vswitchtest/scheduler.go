@@ -53,7 +53,6 @@ func (a *agent) stop() {
 // the vswitch must resolve.
 var retry = kvscheduler.WithRetry(kvscheduler.Retry{Period: 50 * time.Millisecond, MaxCount: 5})
 
-// resync requests exactly the given values and returns the executed operations.
 func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -67,7 +66,6 @@ func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	return a.executed(seq)
 }
 
-// put changes values and returns the executed operations.
 func (a *agent) put(values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -81,7 +79,6 @@ func (a *agent) put(values ...proto.Message) []kvscheduler.RecordedOp {
 	return a.executed(seq)
 }
 
-// executed returns the southbound operations of a transaction.
 func (a *agent) executed(seq uint64) []kvscheduler.RecordedOp {
 	record := a.RecordedTxn(seq)
 	if record == nil {
@@ -97,7 +94,6 @@ func wantNothingExecuted(t testing.TB, when string, ops []kvscheduler.RecordedOp
 	}
 }
 
-// wantConfigured checks that values and their derived values are configured.
 func (a *agent) wantConfigured(values []proto.Message) {
 	a.t.Helper()
 	for _, v := range values {
@@ -243,7 +239,6 @@ func testAccident(t *testing.T, site Site, accident Accident, values []proto.Mes
 	b.wantConfigured(values)
 }
 
-// intact reports whether the vswitch has exactly these values.
 func (a *agent) intact(values []proto.Message) bool {
 	var keys []string
 	for _, v := range values {
@@ -329,7 +324,6 @@ func editInterface(name string, fn func(*vpp_interfaces.Interface)) func(proto.M
 
 var tap1 = Topology{}.Tap(1)
 
-// changes keep all keys.
 var changes = []struct {
 	name string
 	edit func(proto.Message) proto.Message

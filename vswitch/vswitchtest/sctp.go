@@ -35,7 +35,6 @@ func (h *Host) answerSCTP(t testing.TB, name string) {
 	answerStreams(t, l, name)
 }
 
-// connect is dial with support for SCTP.
 func (h *Host) connect(network, addr string, port int, wait time.Duration) (c net.Conn, err error) {
 	if network != "sctp" {
 		return h.dial(network, addr, port, wait)

@@ -72,7 +72,6 @@ func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
 	return l
 }
 
-// mapping maps port 80 of the service to pods by number.
 func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *mapping44 {
 	m := &mapping44{ExternalIp: l.service, ExternalPort: 80, Protocol: protocol, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF}
 	for _, n := range pods {
@@ -81,7 +80,6 @@ func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *map
 	return m
 }
 
-// value returns the service with the mappings.
 func (l *serviceLab) value(mappings ...*mapping44) proto.Message {
 	if !l.ipv6 {
 		for _, m := range mappings {
@@ -114,7 +112,6 @@ const (
 	udp44 = vpp_nat.DNat44_UDP
 )
 
-// wantRefused checks that a client gets an error at once.
 func (l *serviceLab) wantRefused(t *testing.T, h *Host, network, addr string, port int) {
 	t.Helper()
 	start := time.Now()
@@ -136,7 +133,6 @@ func (l *serviceLab) isRefusal(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || !l.shared && (errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES))
 }
 
-// wantUnimplemented checks that the vswitch reports a mapping as unimplemented.
 func (l *serviceLab) wantUnimplemented(t *testing.T, m *mapping44) {
 	t.Helper()
 	v := l.value(m)
@@ -180,7 +176,6 @@ func (l *serviceLab) wantIgnored(t *testing.T, h *Host, from string) {
 	}
 }
 
-// runServices tests the features of Kubernetes services.
 func runServices(t *testing.T, c Config) {
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		t.Skip("this driver carries no packets")
@@ -474,7 +469,6 @@ func (l *serviceLab) testClientIP(t *testing.T) {
 	}
 }
 
-// seenItself returns the source address that pod1 sees when it calls itself.
 func (l *serviceLab) seenItself(t *testing.T) string {
 	t.Helper()
 	_, seen, err := l.pods[1].who(t, "tcp", "", l.service, 80)

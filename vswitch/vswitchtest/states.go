@@ -111,7 +111,6 @@ func runStates(t *testing.T, c Config) {
 	})
 }
 
-// awaitState waits for a report of the state.
 func awaitState(t testing.TB, reports <-chan *vpp_interfaces.InterfaceState, name string, want vpp_interfaces.InterfaceState_Status) *vpp_interfaces.InterfaceState {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -131,7 +130,6 @@ func awaitState(t testing.TB, reports <-chan *vpp_interfaces.InterfaceState, nam
 	}
 }
 
-// wantLinkState waits until exactly this link state is obtained.
 func (a *agent) wantLinkState(t testing.TB, name string, up bool) {
 	t.Helper()
 	a.await(t, func() error {

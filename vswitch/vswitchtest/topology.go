@@ -20,7 +20,6 @@ import (
 type Topology struct {
 	Node int // 1 to 3; the peers are the other two
 	NIC  string
-	// Pods is the number of pods.
 	Pods int
 	// NAT66 adds values that need the capability IPv6SourceNAT.
 	NAT66 bool
@@ -32,7 +31,6 @@ type Topology struct {
 	Ranges bool
 }
 
-// topology returns the Topology of node 1 on a site.
 func topology(t testing.TB, site Site, pods int) Topology {
 	t.Helper()
 	vs := site.Open(t)
@@ -41,7 +39,6 @@ func topology(t testing.TB, site Site, pods int) Topology {
 	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT, Guards: caps.SourceGuards, Ranges: vs.SourceRanges() != nil}
 }
 
-// Names and addresses of a Topology.
 const (
 	GatewayLoop = "podGwLoop"
 	BVI         = "vxlanBVI"

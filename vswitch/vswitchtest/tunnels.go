@@ -146,7 +146,6 @@ func runLinks(t *testing.T, c Config) {
 	})
 }
 
-// need skips the test if the vswitch does not support the interface type.
 func (l link) need(t *testing.T, a *agent, site Site) {
 	t.Helper()
 	need(t, a, l.values(site.NIC(), 1), l.nic(site, 1))
@@ -253,7 +252,6 @@ func (l link) testPackets(t *testing.T, c Config) {
 	}
 }
 
-// nic has no addresses if it is a member of a bond.
 func (l link) nic(site Site, node int) *vpp_interfaces.Interface {
 	nic := nicOf(site, node)
 	if l.name == "bond" {

@@ -243,7 +243,6 @@ func editRoute(dst string, vrf uint32, fn func(*vpp_l3.Route)) func(proto.Messag
 	}
 }
 
-// vrfChanges keep all keys.
 var vrfChanges = []struct {
 	name string
 	edit func(proto.Message) proto.Message

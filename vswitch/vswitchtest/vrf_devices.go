@@ -17,7 +17,6 @@ func runVRFDevices(t *testing.T, c Config) {
 	t.Run("no packet leaks when they take over", func(t *testing.T) { testUpgradeLeaksNothing(t, c) })
 }
 
-// testVRFTools: a socket bound to a VRF device reaches only destinations of the VRF.
 func testVRFTools(t *testing.T, v *vrfBench) {
 	site, self := v.site.(VRFDeviceSite), v.site.Self()
 	shown := self.Exec(t, "ip vrf show")

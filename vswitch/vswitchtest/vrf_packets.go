@@ -59,7 +59,6 @@ func (v *vrfBench) routed(name, net, last string) *Host {
 	return h
 }
 
-// with requests additional values; later ones replace earlier ones.
 func (v *vrfBench) with(more ...proto.Message) {
 	v.t.Helper()
 	values := append(append([]proto.Message{}, v.values...), more...)
@@ -196,7 +195,6 @@ func testNoLeak(t *testing.T, v *vrfBench) {
 	wantNoPing(t, "IPv6 from an interface with IPv4 in a VRF", f, "fd00:60::2")
 }
 
-// macOf returns the MAC address of the vswitch's interface.
 func (v *vrfBench) macOf(iface string) string {
 	v.t.Helper()
 	list, err := v.vs.Interfaces().List(v.t.Context(), nil)

@@ -105,7 +105,6 @@ func ARP(from MAC, answer bool, senderMAC MAC, sender, target netip.Addr) []byte
 	return ethernet(Broadcast, from, unix.ETH_P_ARP, append(body, target.AsSlice()...))
 }
 
-// Types and options of neighbour discovery.
 const (
 	RouterAdvertisement   = 134
 	NeighborSolicitation  = 135
