@@ -260,7 +260,6 @@ func (l *Lab) deleteOne(ctx context.Context, object *unstructured.Unstructured) 
 	})
 }
 
-// toPod returns nil if the object is not a pod.
 func toPod(object *unstructured.Unstructured) (*corev1.Pod, error) {
 	if object.GetKind() != "Pod" {
 		return nil, nil

@@ -38,7 +38,6 @@ var (
 const CalicoTTL = 10 * time.Second
 
 const (
-	// Prefix lengths of blocks.
 	calicoBlockBits, calicoBlockBits6 = 26, 122
 	// calicoMAC is the MAC address of the node's end of all pod links, as in Calico's CNI plugin.
 	calicoMAC = "ee:ee:ee:ee:ee:ee"
@@ -134,7 +133,6 @@ func (l *Lab) leaveCalico(ctx context.Context, st *State, n Node) error {
 	return l.doInEtcd(ctx, st, ops...)
 }
 
-// writeCalico writes the blocks of nodes with the addresses of the pods in the state.
 func (l *Lab) writeCalico(ctx context.Context, st *State, nodes ...string) error {
 	if !st.Calico {
 		return nil
@@ -163,7 +161,6 @@ func (l *Lab) writeCalico(ctx context.Context, st *State, nodes ...string) error
 // etcdTimeout bounds the lab's own writes to etcd.
 const etcdTimeout = 5 * time.Second
 
-// etcdRuns returns an error if the lab's etcd was stopped.
 func (s *State) etcdRuns() error {
 	if !s.Processes[etcdRole].Alive() {
 		return fmt.Errorf("etcd does not run: %s starts it", Command(s.Name, "etcd start"))
@@ -308,7 +305,6 @@ func linkRoute(h *netlink.Handle, link netlink.Link, dst netip.Prefix) error {
 	return nil
 }
 
-// gatewayOf adds a static neighbour entry for the gateway.
 func gatewayOf(h *netlink.Handle, link netlink.Link, gateway netip.Addr, mac net.HardwareAddr) error {
 	return h.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: gateway.AsSlice(), HardwareAddr: mac})
 }
@@ -324,8 +320,6 @@ func defaultRoute(h *netlink.Handle, link netlink.Link, gateway netip.Addr) erro
 	return nil
 }
 
-// awaitCalicoRoutes waits until all nodes with a running program have routes to each other's
-// blocks.
 func (l *Lab) awaitCalicoRoutes(ctx context.Context, st *State) error {
 	if !st.Calico {
 		return nil

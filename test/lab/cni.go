@@ -107,7 +107,6 @@ func (c cniCall) del(ctx context.Context) error {
 	return err
 }
 
-// patiently calls fn and reports progress if it takes long.
 func (c cniCall) patiently(fn func()) {
 	done := make(chan struct{})
 	var saying sync.WaitGroup
@@ -230,7 +229,6 @@ func readTimings[T any](path string) ([]T, error) {
 	return timings, nil
 }
 
-// nodeExec runs CNI plugins in the network namespace of the node.
 type nodeExec struct {
 	node, netns string
 	timing      string

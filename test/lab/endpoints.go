@@ -90,7 +90,6 @@ func addressesOf(s *corev1.Service) string {
 
 const endpointSlice = "EndpointSlice"
 
-// writeEndpoints passes the EndpointSlices of services with a selector to KSR.
 func (l *Lab) writeEndpoints() error {
 	services, err := stored[corev1.Service](l, "Service")
 	if err != nil {

@@ -53,5 +53,4 @@ func environment(lab string) []string {
 	return env
 }
 
-// labVariable names the lab in the environment of its processes.
 const labVariable = "CONTIV_LAB"

@@ -75,5 +75,4 @@ func RunGuard(stdin io.Reader, opts Options, down func(context.Context, Options)
 	return err
 }
 
-// guardLog is the file for the error of a guard.
 func (l *Lab) guardLog() string { return l.dir + ".guard.log" }

@@ -34,7 +34,6 @@ func (l *Lab) Health(ctx context.Context, st *State) []Health {
 	return all
 }
 
-// readiness returns the readiness check of the process with the role.
 func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	if node, ok := strings.CutPrefix(role, agentRole("")); ok {
 		return l.Agent(node).Ready

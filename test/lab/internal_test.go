@@ -65,7 +65,6 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 		second <- lock
 	}()
 	<-waiting
-	// The second lock must not be on the removed file.
 	first.remove()
 	first.release()
 	lock := <-second

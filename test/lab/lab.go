@@ -351,7 +351,6 @@ func (l *Lab) Down(ctx context.Context) error {
 	})
 }
 
-// remove deletes everything in st, then the directory that holds st itself.
 func (l *Lab) remove(st *State) error {
 	if st == nil {
 		return os.RemoveAll(l.dir)
@@ -391,7 +390,6 @@ func stopAll(processes []Process) error {
 	return errors.Join(errs...)
 }
 
-// locked runs fn while holding the lock of the lab.
 func (l *Lab) locked(ctx context.Context, fn func(*fileLock) error) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// stopGrace is the time between SIGTERM and SIGKILL.
 const stopGrace = 5 * time.Second
 
 func agentRole(node string) string { return "agent/" + node }

@@ -120,7 +120,6 @@ func TestNodesComeAndGo(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The address of a removed node is free again.
 	if node, err = l.AddNode(t.Context(), "node1"); err != nil || node.Index != 1 {
 		t.Errorf("node1 again: %+v, %v", node, err)
 	}
@@ -386,7 +385,6 @@ func serviceAt(name string, nodePort int) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {type: NodePort, ports: [{port: 80, nodePort: %d}]}\n", name, nodePort)
 }
 
-// Kubernetes allows names that are longer than a file name.
 func TestApplyLongNames(t *testing.T) {
 	l := up(t, options(t))
 	name := strings.Repeat("a", 250) + "-1"
@@ -558,7 +556,6 @@ func requireFiles(t testing.TB, l *lab.Lab, dir string, want ...string) {
 	}
 }
 
-// The test replaces the agent: it restores the deleted route.
 func TestDeletedRouteThatComesBack(t *testing.T) {
 	l := up(t, options(t))
 	route := netip.MustParsePrefix("198.51.100.7/32")

@@ -31,7 +31,6 @@ type PodSpec struct {
 
 var dnsName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// Maximum lengths in Kubernetes.
 const maxPodName, maxNamespace = 253, 63
 
 // ParsePodID splits "name" or "namespace/name".
@@ -120,7 +119,6 @@ func nodesOf(pods []newPod) []string {
 	return names
 }
 
-// podNetwork attaches a pod to the network of its node.
 type podNetwork interface {
 	// add returns the pod's addresses, at least one.
 	add(context.Context) ([]netip.Addr, error)

@@ -144,8 +144,7 @@ const TCPPayload = 64 << 10
 type tcpServer struct {
 	listener net.Listener
 	address  string
-	// err is the error of listening.
-	err error
+	err      error
 }
 
 // serveTCP starts a server at the endpoint; the caller must close it. If it cannot listen, e.g.

@@ -137,7 +137,6 @@ func (p Process) logTail() string {
 	return fmt.Sprintf("the end of %s:\n    %s", p.Log, strings.Join(tail, "\n    "))
 }
 
-// startMark separates the output of processes in a log.
 const startMark = "contiv-lab starts"
 
 // startProcess runs a program detached from the current one, in its own session and without a
@@ -168,7 +167,6 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	}
 	p := Process{PID: cmd.Process.Pid, Started: time.Now(), Log: log, Command: command, Netns: netns}
 	_, p.StartTime, err = procStat(p.PID)
-	// Reap the process if it ends first.
 	go cmd.Wait()
 	if err != nil {
 		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)

@@ -63,7 +63,6 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// complaint returns the error message of a response in one line.
 func complaint(body []byte) string {
 	var answer struct{ Error string }
 	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {

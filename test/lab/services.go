@@ -20,7 +20,6 @@ const (
 	ksrRole  = "ksr"
 )
 
-// etcdAddress is the listen address of etcd in the underlay.
 func (s *State) etcdAddress() string { return net.JoinHostPort(s.router().String(), "32379") }
 
 func (l *Lab) start(st *State, role, netns, program string, args ...string) error {

@@ -86,7 +86,6 @@ func (standinHealth) Check(context.Context, *grpc_health_v1.HealthCheckRequest) 
 	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
 }
 
-// standinReady serves /readiness and /health on a socket until SIGTERM.
 func standinReady(socket string) error {
 	program := filepath.Base(os.Args[0])
 	if behaviour(program + ".dies") {

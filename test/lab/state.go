@@ -21,7 +21,6 @@ type State struct {
 	Created time.Time `json:"created"`
 	// BootID identifies the boot. Processes of an earlier boot are gone.
 	BootID string `json:"bootID"`
-	// BinDir contains the binaries of the lab.
 	BinDir string `json:"binDir"`
 	// Bare is set in labs without Contiv's processes.
 	Bare bool `json:"bare,omitempty"`
@@ -145,7 +144,6 @@ func nameError(format string, args ...any) error {
 	return NameError{fmt.Errorf(format, args...)}
 }
 
-// didYouMean suggests the most similar known name, if any.
 func didYouMean(name string, known []string) string {
 	if near, ok := config.Nearest(name, known); ok && len(name) > 1 {
 		return fmt.Sprintf(" (did you mean %q?)", near)

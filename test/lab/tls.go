@@ -35,7 +35,6 @@ func (l *Lab) certificate(name string) (cert, key string) {
 	return l.Path("pki", name+".crt"), l.Path("pki", name+".key")
 }
 
-// makeAuthority creates the authority and the certificates that a lab has before its nodes.
 func (l *Lab) makeAuthority(st *State) error {
 	if err := os.Mkdir(l.Path("pki"), 0o700); err != nil {
 		return err

@@ -77,7 +77,6 @@ func (s *State) withIPv6() bool { return s.DualStack || s.IPv6 }
 
 func (s *State) router() netip.Addr { return s.families(RouterAddress, routerAddress6)[0].Addr() }
 
-// contiv.conf of labs with IPv6.
 const (
 	dualStackConfig = `natExternalTrafficIPv6: true
 ipamConfig:

@@ -41,8 +41,7 @@ const BinaryVariable = "VPP_BIN"
 const (
 	vppNIC           = "eth1"
 	vppAddressOffset = 100
-	// vppThread is the name of VPP's main thread.
-	vppThread = "vpp_main"
+	vppThread        = "vpp_main"
 )
 
 func (o *Options) checkVSwitches() error {

@@ -38,7 +38,6 @@ func checkTarget(at *field.Path, port intstr.IntOrString) field.ErrorList {
 	return checkPort(at, port.IntVal)
 }
 
-// checkProtocol accepts an empty protocol, which means TCP.
 func checkProtocol(at *field.Path, protocol corev1.Protocol) field.ErrorList {
 	switch protocol {
 	case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The default node port range of an API server.
 const firstNodePort, lastNodePort = 30000, 32767
 
 func checkService(s *corev1.ServiceSpec) field.ErrorList {
