@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// podLimit is podConnectionLimit in attackLab.
 const podLimit = 100
 
 const (
@@ -164,7 +163,6 @@ func (l *attackLab) wantCounted(t *testing.T, before map[dropKey]uint64, pod str
 	}
 }
 
-// wantService checks that the other pods, and the permitted traffic of the attacker, still work.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
 	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {

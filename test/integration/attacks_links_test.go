@@ -74,7 +74,6 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	l.wantService(t)
 }
 
-// bvi returns the destination MAC address of frames in the node's tunnels.
 func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
 	t.Helper()
 	err := labtest.Inside(node.Netns, func() error {
@@ -92,7 +91,6 @@ func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
 	return mac
 }
 
-// underlayAddress returns the tunnel endpoint of a node.
 func underlayAddress(t *testing.T, node lab.Node, ipv6 bool) netip.Addr {
 	t.Helper()
 	if !ipv6 {

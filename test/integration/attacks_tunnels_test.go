@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// tunnelAttack sends forged VXLAN packets.
 type tunnelAttack struct {
 	*attackLab
 	overIPv6     bool
@@ -28,7 +27,6 @@ func (l *attackLab) tunnelAttack(t *testing.T) *tunnelAttack {
 	return &tunnelAttack{attackLab: l, overIPv6: ipv6, node1: underlayAddress(t, l.node1, ipv6), node2: underlayAddress(t, l.node2, ipv6)}
 }
 
-// inject sends a frame for a pod on the decapsulating node.
 func (a *tunnelAttack) inject(t *testing.T, text, netns string, src netip.Addr, dst netip.AddrPort, at lab.Node, to *labtest.WiredPod) {
 	t.Helper()
 	from := a.far

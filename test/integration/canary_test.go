@@ -60,7 +60,6 @@ func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 		}
 	}
 
-	// Valid, invalid and unparsable values, each changed once.
 	o := newOperator(t, l, "node1")
 	const wireguard, memif = "config/vpp/v2/interfaces/canary-wg", "config/vpp/v2/interfaces/canary-memif"
 	for _, port := range []int{51820, 51821} {

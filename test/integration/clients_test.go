@@ -285,7 +285,6 @@ func TestServiceConfig(t *testing.T) {
 	t.Run("a new address of a node", func(t *testing.T) { servicelab.NewNodeAddress(t, l) })
 }
 
-// Changes random clusters. servicelab.Churn documents the flags.
 func TestServicesUnderChurn(t *testing.T) {
 	require(t)
 	opts := options("ch")

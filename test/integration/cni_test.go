@@ -44,7 +44,6 @@ func newRuntime(t *testing.T, l *lab.Lab, node string, dirs ...string) *libcni.C
 	return runtime
 }
 
-// conflist returns the node's CNI configuration as a copy.
 func conflist(t *testing.T, file string) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := libcni.ConfListFromFile(file)
@@ -115,7 +114,6 @@ func code(err error) uint {
 	return 0
 }
 
-// debianPlugins is the path of Debian's package containernetworking-plugins.
 const debianPlugins = "/usr/lib/cni"
 
 func requireDebianPlugins(t testing.TB) {
@@ -217,7 +215,6 @@ func TestChain(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// serve writes a word to each TCP connection until the test ends.
 func serve(t *testing.T, netns, port, word string) {
 	t.Helper()
 	var l net.Listener
@@ -246,7 +243,6 @@ func serve(t *testing.T, netns, port, word string) {
 	})
 }
 
-// transfer sends bytes over TCP between namespaces and returns the duration.
 func transfer(t *testing.T, from, to string, address netip.Addr, size int64) time.Duration {
 	t.Helper()
 	var l net.Listener
@@ -398,7 +394,6 @@ func TestGarbageIsCollected(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// STATUS fails if the agent is down or has no state yet.
 func TestStatus(t *testing.T) {
 	l := require(t)
 	list := conflist(t, l.Conflist("node1"))

@@ -86,7 +86,6 @@ func TestFailuresOfCommandsAreSeen(t *testing.T) {
 	}
 }
 
-// demo starts the demo and returns when it has printed the text.
 func demo(t *testing.T, opts lab.Options, text string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "contiv-lab"), "demo", "--name", opts.Name)

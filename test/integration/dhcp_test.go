@@ -95,7 +95,6 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// tellKubernetes updates the node's address as kubelet does.
 func tellKubernetes(t *testing.T, l *lab.Lab, node, address string) {
 	t.Helper()
 	file := l.Path("manifests", "node_"+node+".yaml")

@@ -160,7 +160,6 @@ ipamConfig:
 	labtest.RequireQuiet(t, l)
 }
 
-// labWith makes a lab with the given contiv.conf for one test.
 func labWith(t *testing.T, config string) *lab.Lab {
 	t.Helper()
 	opts := options("ip")
@@ -239,7 +238,6 @@ func pingIn(ctx context.Context, netns string, to netip.Addr, mtu int) error {
 	return errors.Join(errs...)
 }
 
-// requireRestartWithoutOperations restarts an agent and checks that its resync does nothing.
 func requireRestartWithoutOperations(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
 	if err := errors.Join(l.StopAgent(t.Context(), node), l.StartAgent(t.Context(), node)); err != nil {

@@ -85,7 +85,6 @@ func TestTimeoutsOfServices(t *testing.T) {
 	}
 }
 
-// accept returns the TCP connections that clients open in a network namespace.
 func accept(t *testing.T, netns string, at netip.AddrPort) <-chan net.Conn {
 	t.Helper()
 	var listener net.Listener

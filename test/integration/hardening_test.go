@@ -91,7 +91,6 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	forwarding("before")
 	evil, near := labtest.Wire(t, pod(t, l, "six", "node1")), labtest.Wire(t, pod(t, l, "near", "node1"))
 	forwarding("with pods")
-	// Give the node a route to the destination.
 	device := strings.Fields(command.In(t, node.Netns, "ip route get "+near.Address.String()))[2]
 	command.In(t, node.Netns, "ip -6 route add fd66::2/128 dev "+device)
 	t.Cleanup(func() { command.In(t, node.Netns, "ip -6 route del fd66::2/128 dev "+device+" || true") })

@@ -55,7 +55,6 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Ask for enough events to include the ones before the restart.
 	events := ctl(t, l, "events", "node1", "--last", "200")
 	mustMatch(t, events,
 		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past$`,
@@ -88,7 +87,6 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 			t.Errorf("changed by the restart: %s", line)
 		}
 	}
-	// The pod was deleted between the two transactions.
 	before := ctl(t, l, "diff", "--from", "txn:"+seqBefore(t, txn[1]), "--to", "txn:"+txn[1], "node1")
 	mustMatch(t, before, `(?m)^node1 +new +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`)
 }

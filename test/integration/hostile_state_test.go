@@ -67,7 +67,6 @@ func TestHostileState(t *testing.T) {
 	original := l.reflected(t)
 	before := l.southbound(t)
 
-	// Keep the objects of this node and its pods.
 	for key := range l.good {
 		if !strings.Contains(key, "vpp-tap") && !strings.Contains(key, "podGwLoop") {
 			delete(l.good, key)
@@ -138,7 +137,6 @@ func TestHostileState(t *testing.T) {
 			return
 		}
 	}
-	// Claims of unknown names, and the names themselves.
 	for i, text := range append(garbage, `{"host":"\u001b[2J","pid":-1}`) {
 		if _, err := l.etcd.Put(t.Context(), nodesync.ClaimKey(fmt.Sprint("h", i, "\x1b[2J")), text); err != nil {
 			t.Fatal(err)
@@ -211,7 +209,6 @@ func (l *hostileLab) reflected(t *testing.T) map[string]string {
 	return state
 }
 
-// has returns an error if etcd has no value below one of the prefixes.
 func (l *hostileLab) has(t *testing.T, prefixes ...string) error {
 	state := l.reflected(t)
 	for _, prefix := range prefixes {

@@ -80,7 +80,6 @@ func (l *hostileLab) states(t *testing.T, node string) map[string]string {
 	return states
 }
 
-// wantGood checks that all good values are still configured.
 func (l *hostileLab) wantGood(t *testing.T, when string) {
 	t.Helper()
 	states := l.states(t, "node1")
@@ -100,7 +99,6 @@ func (l *hostileLab) process(t *testing.T, node string) lab.Process {
 	return st.Processes["agent/"+node]
 }
 
-// wantAlive checks that the agent has not restarted.
 func (l *hostileLab) wantAlive(t *testing.T, when, node string, before lab.Process) {
 	t.Helper()
 	if now := l.process(t, node); now.PID != before.PID || !now.Alive() {
@@ -164,7 +162,6 @@ func (l *hostileLab) ways(t *testing.T) map[string]way {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { grpc.Close() })
-	// Invalid JSON.
 	garbage := []string{"", "null", "{", "[]", "\x00", "\xff\xfe\x00", `{"name":5}`, `{"name":{"name":{}}}`, `{"no_such_field":1}`, `{"name":"` + strings.Repeat("x", 1<<20) + `"}`,
 		strings.Repeat("[", 1<<16), "\x1b[2J", `{"name":"\u0000"}`}
 	files := 0 // of several files with the same value, the last one wins
@@ -243,7 +240,6 @@ func (l *hostileLab) ways(t *testing.T) map[string]way {
 
 func (l *hostileLab) write(t *testing.T, name string, data []byte) {
 	t.Helper()
-	// Rename the file, as the documentation requires.
 	temporary := filepath.Join(filepath.Dir(l.dir), "temporary")
 	if err := errors.Join(os.WriteFile(temporary, data, 0o600), os.Rename(temporary, filepath.Join(l.dir, name))); err != nil {
 		t.Fatal(err)
@@ -345,7 +341,6 @@ func (l *hostileLab) node(t *testing.T) lab.Node {
 	return st.Nodes[0]
 }
 
-// difference returns the lines that only one of the texts contains.
 func difference(before, after string) string {
 	var b bytes.Buffer
 	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")

@@ -88,7 +88,6 @@ func (s *sandbox) mustFail(t *testing.T, want string) {
 	}
 }
 
-// asks waits until a sandbox reaches the server or is denied.
 func (l *identityLab) asks(t *testing.T, s *sandbox, may bool) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s reaches the server: %v", s.ContainerID, may), func() error {
@@ -133,7 +132,6 @@ func (l *identityLab) testSecondInterface(t *testing.T) {
 	l.asks(t, s, true)
 }
 
-// object returns the Kubernetes object of a pod.
 func object(name, uid, node, address string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[2]s, labels: {app: %[1]s}},
 spec: {nodeName: %[3]s, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: "%[4]s", podIPs: [{ip: "%[4]s"}]}}

@@ -151,7 +151,6 @@ ipamConfig:
 	labtest.RequireQuiet(t, l)
 }
 
-// assignPodCIDR sets the pod CIDRs of a node, as Kubernetes' controller does.
 func assignPodCIDR(t *testing.T, l *lab.Lab, node string, subnets ...string) {
 	t.Helper()
 	file := l.Path("manifests", "node_"+node+".yaml")

@@ -17,7 +17,6 @@ import (
 // agentMemory is half of the agent's memory limit in deploy/chart/values.yaml, vswitch.resources.
 const agentMemory = 1 << 30
 
-// peakMemory returns the peak memory of an agent in bytes.
 func peakMemory(t *testing.T, l *lab.Lab, node string) (bytes uint64) {
 	t.Helper()
 	state, err := l.State()

@@ -13,10 +13,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// shared is the lab of most tests; nil if they are skipped.
 var shared *lab.Lab
 
-// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -49,12 +47,10 @@ func runWithLab(m *testing.M) (code int, err error) {
 	return code, labtest.Down(opts)
 }
 
-// options returns options of a lab with a unique name.
 func options(prefix string) lab.Options {
 	return lab.Options{Name: fmt.Sprintf("%s%d", prefix, os.Getpid()), BinDir: binaries}
 }
 
-// require returns the shared lab or skips the test.
 func require(t *testing.T) *lab.Lab {
 	t.Helper()
 	if shared == nil {
@@ -63,13 +59,11 @@ func require(t *testing.T) *lab.Lab {
 	return shared
 }
 
-// pod adds a pod and removes it at the end of the test.
 func pod(t *testing.T, l *lab.Lab, name, node string) lab.Pod {
 	t.Helper()
 	return labtest.AddPods(t, l, lab.PodSpec{Name: name, Node: node})[0]
 }
 
-// requireConnected checks connectivity between the pods, all nodes and the outside host.
 func requireConnected(t *testing.T, l *lab.Lab, pods ...lab.Pod) {
 	t.Helper()
 	if err := connected(t, l, pods...); err != nil {

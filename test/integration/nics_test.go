@@ -65,7 +65,6 @@ nodeConfig:
 	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 
-	// Without the entry, the agent restores the NIC.
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"), os.WriteFile(config, nil, 0o600), l.StartAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}

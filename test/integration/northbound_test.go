@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// operator configures a node through etcd, as described in docs/northbound.md.
 type operator struct {
 	*testing.T
 	lab    *lab.Lab
@@ -28,7 +27,6 @@ type operator struct {
 	prefix string
 }
 
-// newOperator deletes the written keys at the end of the test.
 func newOperator(t *testing.T, l *lab.Lab, node string) *operator {
 	t.Helper()
 	etcd, err := l.Etcd()

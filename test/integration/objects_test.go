@@ -44,7 +44,6 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("unused cluster IPs", l.testUnusedClusterIPs)
 }
 
-// add adds a pod with its name in the label app.
 func (l *objectsLab) add(t *testing.T, name, node string) lab.Pod {
 	t.Helper()
 	template := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}}
@@ -63,7 +62,6 @@ func (l *objectsLab) reaches(t *testing.T, what, netns, to string, port int) {
 	})
 }
 
-// refused waits until connections to a cluster IP are refused.
 func (l *objectsLab) refused(t *testing.T, what, netns, to string, port int) {
 	t.Helper()
 	await.That(t, what, func() error {
@@ -157,7 +155,6 @@ func (l *objectsLab) keep(t *testing.T, name, text string) {
 	})
 }
 
-// statusTells waits until `contivctl status` contains all texts, or none of them.
 func (l *objectsLab) statusTells(t *testing.T, tells bool, texts ...string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("contivctl status tells of %q: %v", texts, tells), func() error {
@@ -328,7 +325,6 @@ spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelect
 	l.isReached(t, l.far, l.server, l.port, true)
 }
 
-// isReached waits until connections to a pod succeed or fail.
 func (l *objectsLab) isReached(t *testing.T, from, to lab.Pod, port int, may bool) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s reaches %s: %v", from.Name, to.Name, may), func() error {

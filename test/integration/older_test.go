@@ -59,12 +59,10 @@ addressType: IPv4
 ports: [{name: web, protocol: TCP, port: 8080}]
 endpoints: [{addresses: [10.1.1.200], nodeName: node1, conditions: {ready: true}}]
 `
-	// The user's value for node1.
 	olderLoopback = "config/vpp/v2/interfaces/old-loop"
 	olderRoute    = "config/vpp/v2/route/if/old-loop/vrf/0/dst/10.62.0.0/16/gw/10.60.0.2"
 )
 
-// olderPods returns pods whose labels match the selectors of olderObjects.
 func olderPods() (specs []lab.PodSpec) {
 	for _, p := range [][2]string{{"open", "node1"}, {"closed", "node1"}, {"client", "node2"}} {
 		specs = append(specs, lab.PodSpec{Name: p[0], Node: p[1], Template: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": p[0]}}}})
@@ -91,7 +89,6 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			l := olderLab(t, binaries)
 			replaceContent(t, l, file)
-			// Nodes keep the IDs of the older version in any start order.
 			for _, node := range []string{"node2", "node1"} {
 				if err := l.StartAgent(t.Context(), node); err != nil {
 					t.Fatal(err)
@@ -126,7 +123,6 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			if r, err := etcd.Get(t.Context(), models.KSRPrefix+dbresources.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(dbresources.FormatValue()) {
 				t.Errorf("format of the content: %v, %v", r, err)
 			}
-			// The older policy's object no longer exists.
 			await.That(t, "the older policy is gone", func() error { return ping(t, client, closed) })
 			requireConnected(t, l, open, closed, client)
 			awaitStatus(t, l, "node1", "healthy", "", "")
@@ -223,7 +219,6 @@ func revivePods(t *testing.T, file string) {
 	}
 }
 
-// requireOlderConfiguration checks that the user's value and the service are configured on node1.
 func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	t.Helper()
 	await.That(t, "node1 has what a user had put", func() error {
@@ -242,7 +237,6 @@ func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	}
 }
 
-// requireOlderPods checks that node1's agent knows the pods of the older agent and their addresses.
 func requireOlderPods(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	var report ipnet.PodsReport
@@ -327,7 +321,6 @@ func replaceContent(t *testing.T, l *lab.Lab, file string) {
 	}
 }
 
-// keepContent writes testdata for the version of the programs.
 func keepContent(t *testing.T, programs string) {
 	version, err := exec.CommandContext(t.Context(), filepath.Join(programs, "contiv-agent"), "--version").Output()
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Pods with both IP versions and services.
 func TestPolicies(t *testing.T) {
 	require(t)
 	opts := options("po")

@@ -15,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// privateKey is a secret that a report must not contain.
 const privateKey = "c2VjcmV0LWNhbmFyeS1zZWNyZXQtY2FuYXJ5LTEyMzQ="
 
 // A report gives the same output as the agents, includes events before a restart, works after the
@@ -97,7 +96,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// told is the output and exit code of contivctl.
 type told struct {
 	text string
 	code int

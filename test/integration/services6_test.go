@@ -89,7 +89,6 @@ func clientIn(netns string) *http.Client {
 	}}}
 }
 
-// conversation is a connection to labtest.Echo.
 type conversation struct {
 	net.Conn
 	answers *bufio.Reader
@@ -106,7 +105,6 @@ func converse(netns, address string) (c conversation, err error) {
 	return c, err
 }
 
-// say sends a line and waits for the echo.
 func (c conversation) say(line string) error {
 	c.SetDeadline(time.Now().Add(3 * time.Second))
 	if _, err := fmt.Fprintln(c, line); err != nil {

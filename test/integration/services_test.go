@@ -47,7 +47,6 @@ ports: [{name: http, protocol: TCP, port: %d}]
 endpoints: [{addresses: [%s], nodeName: %s, conditions: {ready: true}}]
 `
 
-// Kubernetes services without kube-proxy.
 func TestServices(t *testing.T) {
 	require(t)
 	opts := options("sv")

@@ -68,7 +68,6 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// counter returns the sum of a metric's series with the labels.
 func counter(t *testing.T, l *lab.Lab, node, metric, labels string) float64 {
 	t.Helper()
 	sum := 0.0

@@ -21,7 +21,6 @@ func awaitStatus(t *testing.T, l *lab.Lab, node, verdict, check, text string) {
 	labtest.AwaitStatus(t, l, binaries, node, verdict, check, text)
 }
 
-// Nodes report packet loss between them although each node is healthy.
 func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -58,7 +57,6 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 	}
 }
 
-// A node reports faults of its own network.
 func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 	l := require(t)
 	st, err := l.State()

@@ -54,7 +54,6 @@ func TestEtcdKnowsTheNodes(t *testing.T) {
 	}
 }
 
-// withoutCertificate connects to the lab's etcd over TLS without a client certificate.
 func withoutCertificate(t *testing.T, l *lab.Lab, netns string) error {
 	t.Helper()
 	return lab.InNetns(lab.NetnsPath(netns), func() error {
@@ -90,7 +89,6 @@ func TestCredentialsOfALab(t *testing.T) {
 	}
 	refused(apply+"node2", "permission denied")
 	refused("credentials ops --dir "+dir, "name the nodes that it may configure")
-	// The last list of nodes replaces earlier ones.
 	o.run("credentials ops --node node2 --dir "+dir, "Credentials written")
 	await.That(t, "ops may no longer configure node1", func() error {
 		if out, err := contivLab(t, l, strings.Fields(apply+"node1")...); err == nil || !strings.Contains(out, "permission denied") {

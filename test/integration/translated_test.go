@@ -128,7 +128,6 @@ func narrow(t *testing.T, node string, to netip.Addr, mtu int) {
 	command.In(t, node, fmt.Sprintf("ip %s route add %s dev %s table 77 mtu lock %d; ip %[1]s rule add to %[2]s lookup 77 pref 10", version, to, device[1], mtu))
 }
 
-// echoes sends bytes and waits for the echo.
 func echoes(netns, network string, to netip.AddrPort, size int) error {
 	var c net.Conn
 	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {

@@ -132,7 +132,6 @@ func TestWhy(t *testing.T) {
 		})
 	}
 
-	// Unsupported features are listed and are not findings.
 	t.Run("not judged", func(t *testing.T) {
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
 		a, code := askWhy(t, l, web.Name, db.Name)
@@ -267,7 +266,6 @@ func chain(family, hook, rule string) string {
 	return fmt.Sprintf("nft add table %s somebody; nft 'add chain %s somebody theirs { type %s priority 0; }'; nft 'add rule %s somebody theirs %s'", family, family, hook, family, rule)
 }
 
-// device returns the pod's interface on its node.
 func device(t *testing.T, l *lab.Lab, p lab.Pod) string {
 	t.Helper()
 	st, err := l.State()
