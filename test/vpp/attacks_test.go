@@ -35,7 +35,7 @@ type attackLab struct {
 }
 
 // arrived sends forged frames from evil, followed by a valid datagram of each IP version to each
-// pod. It returns the forged texts that arrived before those datagrams.
+// pod. It returns the forged texts that arrived before the datagrams.
 func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labtest.WiredPod) (names []string) {
 	t.Helper()
 	for _, p := range to {
@@ -63,7 +63,6 @@ func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labte
 	return names
 }
 
-// drops returns the drop counters of evil.
 func (l *attackLab) drops(t *testing.T) map[vswitch.DropReason]uint64 {
 	t.Helper()
 	var report statscollector.DropsReport
@@ -171,7 +170,6 @@ func ping(t *testing.T, from *labtest.WiredPod, to netip.Addr) error {
 	return nil
 }
 
-// wantService checks that the other pods, and the permitted traffic of the attacker, still work.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
 	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {

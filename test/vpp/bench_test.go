@@ -52,7 +52,6 @@ func newCrowd(b *testing.B) *crowd {
 	return c
 }
 
-// put writes services in as few etcd transactions as possible.
 func (c *crowd) put(services ...crowded) {
 	c.b.Helper()
 	var ops []clientv3.Op
@@ -184,7 +183,6 @@ func (c *crowd) report(what string, value float64) {
 	c.b.ReportMetric(value, what)
 }
 
-// timed writes a service and returns the time until it works.
 func (c *crowd) timed(s crowded) time.Duration {
 	c.b.Helper()
 	start := time.Now()

@@ -23,7 +23,6 @@ import (
 
 const endpointPort = 8080
 
-// upEndpoints makes a VPP node with the endpoints "a" and "b" and the client "c".
 func upEndpoints(t *testing.T, timeouts string) (*lab.Lab, []lab.Pod) {
 	t.Helper()
 	l := upServices(t, servicesConfig, "services: vswitch\n"+timeouts, "vpp")

@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nodeWithBoth is the node object of node1 with host addresses of both IP versions.
 const nodeWithBoth = `apiVersion: v1
 kind: Node
 metadata: {name: node1, labels: {kubernetes.io/hostname: node1}}
@@ -35,7 +34,7 @@ metadata: {name: deny, namespace: default}
 spec: {podSelector: {matchLabels: {app: a}}, policyTypes: [Ingress]}
 `
 
-// hostCard is a lab whose first node, on VPP, has a host NIC with addresses that VPP does not have.
+// hostCard is a lab in which the first node, on VPP, has a host NIC with addresses that VPP does not have.
 type hostCard struct {
 	*lab.Lab
 	t testing.TB
@@ -86,7 +85,6 @@ func (h *hostCard) addAddress(netns, addr, device string) {
 	}
 }
 
-// clients returns the network namespaces of the clients.
 func (h *hostCard) clients(pod lab.Pod) map[string]string {
 	return map[string]string{"outside": h.outside, "a process of the node": h.node1, "another node": h.node2, "a pod of the node": pod.Netns}
 }

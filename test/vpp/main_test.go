@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// binaries is the directory of the built programs, "" if tests are skipped.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -23,7 +22,6 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// up makes a lab for the test, or skips the test.
 func up(t *testing.T, vswitches ...string) *lab.Lab {
 	t.Helper()
 	return upWith(t, "", vswitches...)
@@ -56,7 +54,6 @@ func addPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 	return pods
 }
 
-// requireConnected checks connectivity between all pods, all nodes and the outside host.
 func requireConnected(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	m, err := l.Matrix(t.Context())

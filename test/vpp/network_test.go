@@ -22,7 +22,7 @@ func TestWhoReachesWhom(t *testing.T) {
 			addPods(t, l, fourPods...)
 			requireConnected(t, l)
 			labtest.RequireQuiet(t, l)
-			// Overlay traffic must not use NAT sessions, whose number is limited.
+			// Overlay traffic must not use NAT sessions, because their number is limited.
 			if out, err := l.VPPCommand(t.Context(), "node1", "show", "nat44", "sessions"); err != nil || strings.Contains(out, ":4789") || strings.Contains(out, "port 4789") {
 				t.Errorf("packets of the overlay meet NAT: %v\n%s", err, out)
 			}
@@ -30,7 +30,6 @@ func TestWhoReachesWhom(t *testing.T) {
 				t.Fatal(err)
 			}
 			labtest.RequireQuiet(t, l)
-			// The NIC and the host interface remain.
 			if out, err := l.VPPCommand(t.Context(), "node1", "show", "interface"); err != nil || strings.Count(out, "\nhost-")+strings.Count(out, "\ntap") != 2 {
 				t.Errorf("VPP has interfaces of pods that are gone: %v\n%s", err, out)
 			}

@@ -6,7 +6,6 @@ import (
 	"github.com/contiv/contiv/test/policylab"
 )
 
-// One VPP and one kernel node, each of which enforces the policies of its pods.
 func TestPolicies(t *testing.T) {
 	l := upServices(t, policylab.Config, policylab.ServiceConfig, "vpp", "kernel")
 	t.Run("network policies", func(t *testing.T) { policylab.NetworkPolicies(t, l, "node2") })

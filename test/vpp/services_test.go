@@ -47,7 +47,6 @@ ports: [{name: tcp, protocol: TCP, port: %[3]d}, {name: udp, protocol: UDP, port
 endpoints: [{addresses: ["%[4]s"], nodeName: %[5]s, conditions: {ready: true}}]
 `
 
-// kubeProxyRules is a ruleset that an agent detects as kube-proxy.
 const kubeProxyRules = "add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter"
 
 type served struct {
@@ -83,7 +82,6 @@ func (s served) nodePort(node netip.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(node, uint16(30000+s.number))
 }
 
-// The source address that an endpoint sees.
 const (
 	clients = "the client's" // the client's address
 	hidden  = "the node's"   // the last address but one of the node's pod subnet
@@ -140,7 +138,6 @@ func TestServices(t *testing.T) {
 			{"a pod of another node", c.Netns, onHost, false, anyones},
 			{"a pod of another node", c.Netns, keeps, false, clients},
 			{"a pod of another node", c.Netns, keeps, true, anyones}, // SNAT of its node applies to IPv4
-			// Includes pods on the host network.
 			{"a process of the node", node1.Netns, local, false, clients},
 			{"a process of the node", node1.Netns, local, true, hidden}, // through eth0 of the host, from outside of VPP
 			{"a process of the node", node1.Netns, far, false, clients},
@@ -288,7 +285,7 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 			})
 		}
 		for _, addr := range web.addrs {
-			// Not from b, whose source port may match an old session of the service in VPP.
+			// Not from b, because its source port may match an old session of the service in VPP.
 			if _, _, err := labtest.AskPeer(c.Netns, "tcp", netip.AddrPortFrom(addr, port)); err != nil {
 				t.Errorf("%s, from pod to pod: %v", when, err)
 			}
@@ -350,7 +347,6 @@ func apply(t *testing.T, l *lab.Lab, services ...served) {
 	}
 }
 
-// loopback returns the address that hides clients outside of node 1.
 func loopback(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.MustParseAddr("fd10:1:0:1:ffff:ffff:ffff:fffe")
@@ -358,7 +354,6 @@ func loopback(ipv6 bool) netip.Addr {
 	return netip.MustParseAddr("10.1.1.254")
 }
 
-// globalAddresses returns the addresses of a pod, IPv4 first.
 func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
 	t.Helper()
 	err := lab.InNetns(lab.NetnsPath(pod.Netns), func() error {
@@ -381,7 +376,6 @@ func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
 	return list
 }
 
-// Changes random clusters. servicelab.Churn documents the flags.
 func TestServicesUnderChurn(t *testing.T) {
 	servicelab.Churn(t, upServices(t, servicelab.Config, servicelab.ServiceConfig, "vpp", "kernel"))
 }

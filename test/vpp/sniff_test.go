@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlayPacket holds the compared fields of a packet in a VXLAN tunnel.
 type overlayPacket struct {
 	src, dst           string // of the nodes
 	port               uint16
@@ -51,7 +50,6 @@ func sniff(t *testing.T, netns, device string, fn func()) map[overlayPacket]int 
 	}
 }
 
-// decode parses Ethernet, IPv4, UDP, VXLAN, Ethernet and IPv4.
 func decode(frame []byte) (p overlayPacket, ok bool) {
 	const ethernet, ip, udp, vxlan = 14, 20, 8, 8
 	if len(frame) < ethernet+ip+udp+vxlan+ethernet+ip || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IP || frame[ethernet] != 0x45 || frame[ethernet+9] != unix.IPPROTO_UDP {

@@ -147,7 +147,6 @@ func TestSourceRanges(t *testing.T) {
 	check("after a restart of VPP", true)
 }
 
-// balancedSlices returns the service's EndpointSlices with port 8080 of a pod of node1.
 func balancedSlices(addrs []netip.Addr) (text string) {
 	for i, addr := range addrs {
 		text += fmt.Sprintf(sliceManifest, "balanced", []string{"IPv4", "IPv6"}[i], 8080, addr, "node1", []string{"ipv4", "ipv6"}[i])

@@ -29,7 +29,6 @@ func TestStatusTellsOfTunnels(t *testing.T) {
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
 	}
-	// Break only the tunnels.
 	sh("nft 'table bridge tunnels { chain forward { type filter hook forward priority 0; udp dport 4789 drop; }; }'")
 	labtest.AwaitStatus(t, l, binaries, "node1", "degraded", "peers", "node node2 does not answer over the overlay")
 	labtest.AwaitStatus(t, l, binaries, "node2", "degraded", "peers", "node node1 does not answer over the overlay")

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// managedNIC is a lab whose first node shares one NIC with VPP and has a second one that belongs to
+// managedNIC is a lab in which the first node shares one NIC with VPP and has a second one that belongs to
 // the host. Kubernetes knows the addresses of the second NIC. A client on its network is not
 // reachable from VPP:
 //
@@ -32,7 +32,6 @@ type managedNIC struct {
 	clients     []managedClient
 }
 
-// managedClient is a client in a network namespace.
 type managedClient struct{ who, netns string }
 
 func upManagedNIC(t *testing.T) *managedNIC {
@@ -186,7 +185,6 @@ func (m *managedNIC) asks() error {
 	return errors.Join(errs...)
 }
 
-// asksFrom connects from one client over one IP version.
 func (m *managedNIC) asksFrom(from managedClient, version int) error {
 	var errs []error
 	own, shared := m.own[version], m.shared[version]

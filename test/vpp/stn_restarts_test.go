@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// allowedManifest isolates the pods of the default namespace except for the given ports.
 const allowedManifest = `---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -184,10 +183,8 @@ func TestSingleNICRestarts(t *testing.T) {
 	}
 }
 
-// drawn matches the random MAC address of a tunnel.
 var drawn = regexp.MustCompile(`("type":"VXLAN_TUNNEL".*)"phys_address":"[^"]*",`)
 
-// dump returns the values read back from VPP and the host, by key.
 func (s *singleNIC) dump() map[string]string {
 	s.t.Helper()
 	var records []struct {

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// everywhereManifest is a service with all kinds of addresses.
 const everywhereManifest = `---
 apiVersion: v1
 kind: Service
@@ -51,7 +50,6 @@ func (s served) everywhere() string {
 	return text
 }
 
-// external returns the external and load balancer IPs of one version.
 func (s served) external(ipv6 bool) (list []netip.AddrPort) {
 	texts := []string{"198.51.100.%d", "203.0.113.%d"}
 	if ipv6 {
@@ -63,7 +61,7 @@ func (s served) external(ipv6 bool) (list []netip.AddrPort) {
 	return list
 }
 
-// Processes of a node whose only NIC belongs to VPP reach services at cluster IPs, external and
+// On a node with a single NIC, which VPP owns, processes reach services at cluster IPs, external and
 // load balancer IPs, and node ports of any node, with local and remote endpoints.
 func TestSingleNICServices(t *testing.T) {
 	s := upSingleNIC(t, servicesConfig)
@@ -257,7 +255,6 @@ func (s *singleNIC) reachesItself(to served) error {
 	return errors.Join(errs...)
 }
 
-// onlyClusterIP removes the node ports of a service.
 func onlyClusterIP(manifest string) string {
 	lines := slices.Collect(strings.Lines(manifest))
 	lines = slices.DeleteFunc(lines, func(line string) bool {

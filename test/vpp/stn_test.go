@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// singleNIC is a lab whose first node shares its only NIC with VPP. The second node uses the
+// singleNIC is a lab in which the first node shares its only NIC with VPP. The second node uses the
 // kernel.
 type singleNIC struct {
 	*lab.Lab
@@ -53,7 +53,6 @@ func dial(t testing.TB, from, to lab.Endpoint) *connection {
 	return c
 }
 
-// echo sends more than one packet and reads the echo.
 func (c *connection) echo(t testing.TB, after string) {
 	t.Helper()
 	sent := strings.Repeat("0123456789abcdef", 1024)
@@ -108,7 +107,6 @@ func (s *singleNIC) holder(want journal.Holder) (e *journal.Entry) {
 	return e
 }
 
-// onHost returns the host's routes of a device without the kernel's link-local routes.
 func (s *singleNIC) onHost(device string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.routesOf("-4", device) + " " + s.routesOf("-6", device))
@@ -275,7 +273,6 @@ func testSingleNIC(t *testing.T, agentFlags ...string) {
 	s.must(s.StartAgent(ctx, "node1"))
 	s.holder(journal.VSwitch)
 
-	// Connectivity is as on any node.
 	addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	requireConnected(t, s.Lab)
 	s.reachable("pods were added")
@@ -287,7 +284,6 @@ type step struct {
 	reached func() error
 }
 
-// steps returns the steps of a takeover in order.
 func (s *singleNIC) steps() []step {
 	runs := func(program string) func() error {
 		return func() error {
@@ -417,7 +413,6 @@ ipamConfig:
 	s.watched("agent restart", func() { s.must(s.RestartAgent(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
 	s.watched("VPP killed", func() { s.must(s.KillVPP(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
 
-	// Pods of the node are reachable over both versions from both nodes.
 	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	a6, c6 := pods[0].Endpoint(), pods[1].Endpoint()
 	for _, e := range []*lab.Endpoint{&a6, &c6} {
@@ -482,7 +477,6 @@ func (s *singleNIC) restrictsHost(t *testing.T, endpoint lab.Pod, both [][2]lab.
 	}
 }
 
-// The agent reports the owner of the NIC.
 func TestSingleNICIsReported(t *testing.T) {
 	s := upSingleNIC(t, "")
 	s.holder(journal.VSwitch)
