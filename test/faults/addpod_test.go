@@ -56,7 +56,6 @@ func TestAddPod(t *testing.T) {
 	f.end()
 }
 
-// reached checks that packets from a pod reach another one.
 func reached(t *testing.T, from, to lab.Pod) {
 	t.Helper()
 	stream, err := lab.StartStream(from.Endpoint(), to.Endpoint(), interval)

@@ -72,7 +72,6 @@ func setClock(t *testing.T, dir string, by time.Duration) {
 	}
 }
 
-// jumped checks that the clock of node1 has changed.
 func (f *fault) jumped(t *testing.T, jump time.Duration) {
 	t.Helper()
 	var events []struct{ ProcessingStart time.Time }

@@ -16,19 +16,16 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// fault measures one fault while packets flow.
 type fault struct {
 	*site
 	t       *testing.T
 	row     row
 	streams []*lab.Stream
 	// logs holds the initial sizes of the agents' logs.
-	logs map[string]int64
-	// healing is the start of the recovery.
+	logs    map[string]int64
 	healing time.Time
 }
 
-// interval is the time between two datagrams of a stream.
 const interval = 10 * time.Millisecond
 
 // begin starts streams from the pod "here" to "near", "far" and the outside host.
@@ -50,7 +47,6 @@ func begin(t *testing.T, s *site, name, what string) *fault {
 	return f
 }
 
-// flow waits for n more packets of each stream.
 func (f *fault) flow(n int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), await.Patience)
@@ -84,7 +80,6 @@ func (f *fault) healed(what string, check func() error) {
 	f.row.Healed = time.Since(f.healing)
 }
 
-// sees records a symptom for the report.
 func (f *fault) sees(where, text string) {
 	f.row.Sees = append(f.row.Sees, fmt.Sprintf("%s: `%s`", where, f.clean(text)))
 }
@@ -145,7 +140,6 @@ var (
 	holder   = regexp.MustCompile(`on host \S+ with .*? \(process \d+ since \S+\)`)
 )
 
-// clean removes variable parts of a text.
 func (f *fault) clean(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.ReplaceAll(text, f.Dir(), "LAB")

@@ -61,7 +61,6 @@ func corruptFile(t *testing.T, s *site) {
 	f.end()
 }
 
-// otherVersion starts the agent without etcd from a local file of another version.
 func otherVersion(t *testing.T, s *site) {
 	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields and have ones that this version does not know, there are kinds of values that it does not know, and "+
 		"one that it cannot decode. The agent is killed and started again, while etcd is down.")
@@ -134,7 +133,6 @@ func TestDisk(t *testing.T) {
 	disk := newDisk(t)
 	gone := s.pod(t, "gone", "node1")
 	s.kill(t, "node1")
-	// Move the node's file and log to the small disk.
 	for _, path := range []string{s.bolt("node1"), s.Path("logs", "agent-node1.log")} {
 		moved := filepath.Join(disk, filepath.Base(path))
 		data, err := os.ReadFile(path)

@@ -15,12 +15,10 @@ var (
 	jumpClock   = flag.Bool("clock", false, "test jumps of the clock: builds an agent whose clock can be moved, which takes a minute when it is not cached")
 )
 
-// binaries is the directory of the built programs, "" if the tests are skipped.
 var binaries string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Labs spend most of the time waiting.
 	flag.Set("test.parallel", "4")
 	if os.Geteuid() != 0 {
 		m.Run() // each test skips itself and reports the reason

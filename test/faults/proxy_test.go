@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// proxy forwards connections from the agent of a node to etcd.
 type proxy struct {
 	netns    string // of the underlay
 	listener net.Listener
@@ -119,7 +118,6 @@ func (p *proxy) serve(agent net.Conn) {
 	both.Wait()
 }
 
-// keep records a connection and returns false if it must be refused.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +134,6 @@ func (p *proxy) forget(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// chunk is data with its time of arrival.
 type chunk struct {
 	data []byte
 	at   time.Time

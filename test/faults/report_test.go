@@ -13,12 +13,10 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// row is the result of one fault.
 type row struct {
 	// Fault is its name, What its implementation.
 	Fault, What string
-	// Sent and Lost count packets.
-	Sent, Lost int
+	Sent, Lost  int
 	// Kept describes other effects.
 	Kept string
 	// Healed is the duration from the repair until the condition Until.
@@ -27,7 +25,6 @@ type row struct {
 	Sees   []string
 }
 
-// report collects the rows of all tests.
 var report reporter
 
 type reporter struct {
@@ -64,7 +61,6 @@ var order = []string{
 	"Clock jumps",
 }
 
-// finish prints the rows, and writes them with -write.
 func (r *reporter) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

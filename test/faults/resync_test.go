@@ -52,7 +52,6 @@ func TestResync(t *testing.T) {
 	f.end()
 }
 
-// want writes the extra interfaces to etcd or deletes them.
 func want(t *testing.T, etcd *clientv3.Client, wanted bool) {
 	t.Helper()
 	for i := range extra {
@@ -70,7 +69,6 @@ func want(t *testing.T, etcd *clientv3.Client, wanted bool) {
 	}
 }
 
-// extraInterfaces compares the extra interfaces in the kernel with the wanted ones.
 func (s *site) extraInterfaces(t *testing.T, wanted bool) error {
 	out, err := s.Exec(t.Context(), "node1", "ip", "-4", "-o", "addr")
 	if err != nil {
@@ -86,7 +84,6 @@ func (s *site) extraInterfaces(t *testing.T, wanted bool) error {
 	if out, err = s.Exec(t.Context(), "node1", "ip", "-o", "link"); err != nil {
 		return err
 	}
-	// Aliases identify the extra interfaces.
 	if have := strings.Count(out, "contiv:vpp/extra"); have != n {
 		return fmt.Errorf("%d devices, want %d", have, n)
 	}

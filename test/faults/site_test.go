@@ -26,7 +26,6 @@ type site struct {
 	outside         lab.Endpoint
 }
 
-// newSite makes a lab and removes it at the end of the test.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	if binaries == "" {

@@ -25,14 +25,12 @@ func TestTwins(t *testing.T) {
 	t.Run("same name", func(t *testing.T) { sameName(t, s) })
 }
 
-// twin is an agent that the lab does not manage.
 type twin struct {
 	cmd    *exec.Cmd
 	output bytes.Buffer
 	ended  chan error
 }
 
-// newTwin runs the command in the namespace of a node.
 func (s *site) newTwin(t *testing.T, node string, command ...string) *twin {
 	t.Helper()
 	w := &twin{cmd: exec.Command(command[0], command[1:]...), ended: make(chan error, 1)}
@@ -165,7 +163,6 @@ func sameName(t *testing.T, s *site) {
 	f.end()
 }
 
-// setInternalIP changes the address of a node in Kubernetes until the end of the test.
 func (s *site) setInternalIP(t *testing.T, node, address string) {
 	t.Helper()
 	manifest := s.Path("manifests", "node_"+node+".yaml")
