@@ -76,7 +76,6 @@ type agent struct {
 	changes   *changes
 }
 
-// start returns after the startup resync.
 func (m *machine) start() *agent {
 	m.tb.Helper()
 	a := &agent{tb: m.tb, vswitch: m.vswitch.Open(), changes: &changes{news: make(chan struct{}, 1)}}
@@ -127,7 +126,6 @@ func (m *machine) start() *agent {
 	return a
 }
 
-// stop ends the agent; the machine keeps its state.
 func (a *agent) stop() {
 	a.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -214,7 +212,6 @@ func (a *agent) until(counter *atomic.Int64, n int, cause func()) {
 	a.barrier()
 }
 
-// request returns a CNI request for the i-th pod of node 1.
 func request(i int) *cni.CNIRequest {
 	return &cni.CNIRequest{
 		ContainerId: fmt.Sprintf("%08x%056x", i+1, 0), NetworkNamespace: fmt.Sprintf("/var/run/netns/pod%d", i), InterfaceName: "eth0",

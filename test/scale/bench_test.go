@@ -14,7 +14,6 @@ const (
 	benchPodsPerNode = 30
 )
 
-// heap returns the live heap in bytes.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -23,8 +22,6 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkStartup measures the first start of an agent, which reads, computes, mirrors and
-// configures everything.
 func BenchmarkStartup(b *testing.B) {
 	c := newCluster(b, benchNodes, benchPodsPerNode)
 	var used float64
@@ -42,7 +39,6 @@ func BenchmarkStartup(b *testing.B) {
 	b.ReportMetric(used/(1<<20), "heap-MB")
 }
 
-// BenchmarkRestart measures the start of an agent that finds everything configured.
 func BenchmarkRestart(b *testing.B) {
 	m := newMachine(b, newCluster(b, benchNodes, benchPodsPerNode))
 	a := m.start()
@@ -89,7 +85,6 @@ func BenchmarkPodEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkNodeJoin measures a node that joins until it is connected, and leaves again.
 func BenchmarkNodeJoin(b *testing.B) {
 	c, a := running(b)
 	joins := c.joins(benchNodes + 1)
@@ -105,7 +100,6 @@ func BenchmarkNodeJoin(b *testing.B) {
 	b.ReportMetric(float64(leaving.Microseconds())/float64(b.N)/1000, "ms/leave")
 }
 
-// BenchmarkCNI measures ADD and DEL of a pod.
 func BenchmarkCNI(b *testing.B) {
 	_, a := running(b)
 	a.deletePod(0)

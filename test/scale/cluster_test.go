@@ -80,7 +80,6 @@ func address(base string, offset int) netip.Addr {
 func nodeIP(id int) netip.Addr   { return address("172.16.0.0", id) }
 func podIP(id, i int) netip.Addr { return address("10.128.0.0", id<<8+2+i) }
 
-// joins returns the changes that add a node.
 func (c *cluster) joins(id int) []store.Change {
 	return []store.Change{
 		c.put("k8s/node/"+nodeName(id), &node.Node{
@@ -102,7 +101,6 @@ func (c *cluster) putPod(id, i int, note string) store.Change {
 	return c.put("k8s/pod/"+p.GetName()+"/namespace/default", p)
 }
 
-// putPodWith is putPod with additional labels.
 func (c *cluster) putPodWith(id, i int, labels map[string]string) store.Change {
 	p := podOf(id, i)
 	maps.Copy(p.Labels, labels)

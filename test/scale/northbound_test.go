@@ -94,7 +94,6 @@ func (n *northbound) put(values, each int) {
 	}
 }
 
-// awaitConfigured waits until all values are configured.
 func (n *northbound) awaitConfigured(values int) {
 	n.tb.Helper()
 	n.await("all values are known", func() bool {
