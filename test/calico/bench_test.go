@@ -15,7 +15,6 @@ import (
 
 const manyBlocks = 10_000
 
-// manyBlock returns the n-th block as a change of one of 100 hosts.
 func manyBlock(n, host int) (cidr string, c store.Change) {
 	cidr = fmt.Sprintf("10.%d.%d.%d/26", n>>10, n>>2&255, n<<6&255)
 	return cidr, store.Change{KV: store.KV{Key: blockKey(cidr), Value: []byte(block(cidr, fmt.Sprint("h", host%100), map[int]string{1: fmt.Sprint("h", host%100)}))}}

@@ -133,7 +133,6 @@ func listening(t *testing.T, dir, scheme string, flags ...string) (endpoint stri
 	return endpoint, db
 }
 
-// once runs the program with --once in a directory.
 func once(dir string, arguments ...string) (string, error) {
 	out, err := exec.Command(filepath.Join(binaries, "contiv-calico-routes"), append([]string{"--once", "--once-timeout", "3s", "--hostname", "w1", "--run-dir", dir}, arguments...)...).CombinedOutput()
 	return string(out), err
@@ -175,7 +174,6 @@ func TestEtcdWithPassword(t *testing.T) {
 	}
 }
 
-// etcd requires a client certificate.
 func TestEtcdWithTLS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the programs are built for tests that run as root")

@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// startProgram starts an additional program.
 func (s *site) startProgram(log *os.File, command ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)

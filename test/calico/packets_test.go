@@ -11,7 +11,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Blocks of w1, w2 and w3 with their pods, of both families.
 const (
 	block1, block2, block3    = "10.66.0.0/26", "10.66.0.64/26", "10.66.0.128/26"
 	pod1, pod2, pod3          = "10.66.0.2", "10.66.0.66", "10.66.0.130"
@@ -33,7 +32,6 @@ func newCluster(t *testing.T, count int, flags ...string) (*site, []*node) {
 	return s, nodes
 }
 
-// start assigns blocks to nodes and starts their programs.
 func (s *site) start(nodes ...*node) {
 	s.t.Helper()
 	for _, w := range nodes {
@@ -103,7 +101,6 @@ func TestPodsReachEachOther(t *testing.T) {
 		t.Error("somebody else's route is gone")
 	}
 
-	// A host ends with its lease.
 	w2.stop()
 	await.That(t, "w1 forgets w2", func() error {
 		if got := w1.ip("route", "show", block2); got != "" {
@@ -113,7 +110,6 @@ func TestPodsReachEachOther(t *testing.T) {
 	})
 	s.awaitPing("a1", pod3)
 
-	// It returns with another address.
 	w2.n = 22
 	w2.start()
 	w1.awaitRoute(block2, "via 172.30.0.22")

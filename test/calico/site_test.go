@@ -24,7 +24,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -109,7 +108,6 @@ func (s *site) awaitEtcd() {
 	})
 }
 
-// killEtcd ends etcd with SIGKILL.
 func (s *site) killEtcd() {
 	s.etcd.Process.Kill()
 	s.etcd.Wait()
@@ -176,7 +174,6 @@ func (s *site) addNode(n int, flags ...string) *node {
 	return w
 }
 
-// gatewayMAC is the MAC address of the node's end of all pod links.
 const gatewayMAC = "ee:ee:ee:ee:ee:ee"
 
 func (w *node) ip(args ...string) string {

@@ -29,7 +29,6 @@ type Block struct {
 	Used map[int]Use
 }
 
-// attribute is Calico's AllocationAttribute.
 type attribute struct {
 	Handle    string            `json:"handle_id"`
 	Secondary map[string]string `json:"secondary"`
@@ -98,7 +97,6 @@ const (
 // Affinity returns the value of a claim.
 func Affinity(state string) []byte { return fmt.Appendf(nil, `{"state":%q,"deleted":false}`, state) }
 
-// keyOf returns the suffix of the keys of a block.
 func keyOf(cidr netip.Prefix) string {
 	family := "ipv4"
 	if cidr.Addr().Is6() {
