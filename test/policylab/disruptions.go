@@ -80,7 +80,6 @@ func Disruptions(t *testing.T, l *lab.Lab) {
 	labtest.RequireQuiet(t, p.Lab)
 }
 
-// connect opens a UDP connection to port 80.
 func connect(t *testing.T, netns string, to netip.Addr) (c net.Conn) {
 	t.Helper()
 	if err := labtest.Inside(netns, func() (err error) {
@@ -131,7 +130,6 @@ func newStream(t *testing.T, netns, address string) *stream {
 	return s
 }
 
-// goesOn waits for more answers.
 func (s *stream) goesOn(t *testing.T, when string) {
 	t.Helper()
 	end := time.After(20 * time.Second)

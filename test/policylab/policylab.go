@@ -93,14 +93,12 @@ func namedPorts(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// apply applies manifests until the end of the test.
 func (p *policyLab) apply(t *testing.T, manifests string) {
 	t.Helper()
 	file := p.put(t, manifests)
 	t.Cleanup(func() { _, _ = p.Delete(context.Background(), file) })
 }
 
-// put applies manifests and returns their file.
 func (p *policyLab) put(t *testing.T, manifests string) string {
 	t.Helper()
 	file := filepath.Join(p.dir, fmt.Sprint(time.Now().UnixNano(), ".yaml"))
@@ -179,7 +177,6 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	}
 	p.want(t, "z/a may only open connections of TCP to others than z/b", all)
 
-	// A restart changes nothing, neither during nor after the downtime.
 	if err := p.StopAgent(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +250,6 @@ func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	}
 	p.want(t, "x/b passes to the next tier, blue pods are accepted", ingress)
 
-	// Egress to pods, networks and nodes.
 	p.clusterPolicy(t, "egress", "Admin", 5, fmt.Sprintf("subject: {pods: {namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {pod: a}}}}, egress: ["+
 		"{action: Deny, to: [{networks: [%s]}], protocols: [{tcp: {destinationPort: {number: 81}}}, {udp: {}}]}, {action: Deny, to: [{nodes: {}}]}]", strings.Join(p.prefixes("x/a"), ", ")))
 	egress := func(src, dst, port string) bool {

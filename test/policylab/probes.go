@@ -21,7 +21,6 @@ import (
 // policyPorts are the TCP and UDP ports of all pods. Port 80 has the name "web".
 var policyPorts = []string{"tcp/80", "tcp/81", "udp/80"}
 
-// Timeouts of probes without and with an expected answer.
 const (
 	shortWait = 400 * time.Millisecond
 	longWait  = 2 * time.Second
@@ -113,7 +112,6 @@ func exchange(c net.Conn, wait time.Duration) error {
 	return err
 }
 
-// ping sends an echo request in the network namespace of its thread.
 func ping(address netip.Addr, wait time.Duration) error {
 	network, request, reply := "ip4:icmp", icmp.Type(ipv4.ICMPTypeEcho), icmp.Type(ipv4.ICMPTypeEchoReply)
 	if address.Is6() {

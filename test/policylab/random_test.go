@@ -40,7 +40,6 @@ func (w *watched) Commit(messages []netlink.Message) error {
 
 var numbers = map[string]uint8{"TCP": unix.IPPROTO_TCP, "UDP": unix.IPPROTO_UDP, "SCTP": unix.IPPROTO_SCTP}
 
-// opening returns the first packet of a connection.
 func opening(c oracle.Connection) nfttest.Packet {
 	p := nfttest.Packet{In: "pods", Src: netip.AddrPortFrom(c.From.Addr, 40000), Dst: netip.AddrPortFrom(c.To.Addr, uint16(c.Port)), Protocol: numbers[c.Protocol]}
 	switch {
@@ -113,8 +112,7 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 	}
 }
 
-// The same changes in any order and in nftables batches of any size lead to the same verdicts,
-// those of the oracle. Some nodes restart meanwhile.
+// The same changes in any order and in nftables batches of any size lead to the same verdicts as the oracle. Some nodes restart meanwhile.
 func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
 	for n := range uint64(*clusters) {
 		seed := n + *clustersSeed
@@ -256,7 +254,6 @@ func (n *memoryNode) start() {
 	n.driver = policies.New(nft.New(n.Kernel), n.ClearMarks, slog.New(slog.DiscardHandler))
 }
 
-// take passes the processor's output to the driver.
 func (n *memoryNode) take(t *testing.T) {
 	t.Helper()
 	set, gone := n.processor.Changes()
@@ -273,7 +270,6 @@ func (n *memoryNode) take(t *testing.T) {
 	}
 }
 
-// setAgain rewrites all values into nftables after the loss of the table.
 func (n *memoryNode) setAgain(t *testing.T) {
 	t.Helper()
 	if err := n.driver.Change(t.Context(), slices.Collect(maps.Values(n.values)), nil); err != nil {
@@ -301,7 +297,6 @@ func (n *memoryNode) passes(t *testing.T, c oracle.Connection) bool {
 	return o.Passed
 }
 
-// endsOf returns the current endpoints of connections by address.
 func endsOf(w *policytest.World) map[netip.Addr]oracle.End {
 	ends := map[netip.Addr]oracle.End{}
 	for version := range 2 {

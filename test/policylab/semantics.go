@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// allPorts are the ports of the table in Semantics.
 var allPorts = []string{"tcp/80", "tcp/81", "udp/80", "icmp", "sctp/80", "sctp/81"}
 
 func in(namespace, pod string) bool { return strings.HasPrefix(pod, namespace+"/") }
@@ -26,7 +25,6 @@ const (
 	isPodB = "{matchLabels: {pod: b}}"
 )
 
-// row is the connectivity with some policies.
 type row struct {
 	name     string
 	policies []string

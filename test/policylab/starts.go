@@ -25,7 +25,6 @@ import (
 
 var starts = flag.Int("starts", 12, "pods that start while another one knocks at their addresses; 1000 for a long run")
 
-// startsAtOnce is the number of pods that start at the same time.
 const startsAtOnce = 4
 
 // NewPods: a pod in a namespace with policies is not reachable at any time, before, during and
@@ -150,7 +149,6 @@ type knocker struct {
 	news    *sync.Cond
 }
 
-// knockedPort is a closed port. aimedAt is the number of target addresses.
 const knockedPort, aimedAt = 9, 16
 
 func knock(t *testing.T, netns string) *knocker {
@@ -177,7 +175,6 @@ func knock(t *testing.T, netns string) *knocker {
 	return k
 }
 
-// aim replaces the targets by the addresses that follow after.
 func (k *knocker) aim(after []netip.Addr) map[netip.Addr]bool {
 	targets := map[netip.Addr]bool{}
 	for _, addr := range after {
@@ -192,7 +189,6 @@ func (k *knocker) aim(after []netip.Addr) map[netip.Addr]bool {
 	return maps.Clone(targets)
 }
 
-// refused returns the addresses that have refused.
 func (k *knocker) refused(addrs []netip.Addr) (list []netip.Addr) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -285,13 +281,11 @@ func (k *knocker) run(stop <-chan struct{}) error {
 	}
 }
 
-// knockTCP is a TCP connection attempt.
 type knockTCP struct {
 	addr   netip.Addr
 	socket int
 }
 
-// openTCP sends a SYN.
 func openTCP(addr netip.Addr) (k knockTCP, err error) {
 	family, to := unix.AF_INET, unix.Sockaddr(nil)
 	if addr.Is4() {

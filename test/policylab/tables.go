@@ -24,7 +24,6 @@ var (
 	tablesSeed = flag.Uint64("tables.seed", 1, "of the first table")
 )
 
-// tablePorts are the rows of random tables.
 var tablePorts = append([]string{"icmp"}, policyPorts...)
 
 // RandomTables sends packets between all pods on all ports, protocols and IP versions in clusters
@@ -38,7 +37,6 @@ func RandomTables(t *testing.T, l *lab.Lab) {
 	labtest.RequireQuiet(t, p.Lab)
 }
 
-// object is a Kubernetes object as JSON.
 type object = map[string]any
 
 func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
@@ -100,7 +98,7 @@ func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
 	})
 }
 
-// Known returns the ports whose protocols a manifest can name.
+// Known returns the ports with protocols that a manifest can name.
 func Known(ports []*policy.Policy_Port) []*policy.Policy_Port {
 	for _, port := range ports {
 		if port.GetProtocol() == policy.Policy_Port_OTHER {
@@ -123,7 +121,6 @@ func NamespaceLabels(labels map[string]string) (list []*namespace.Namespace_Labe
 	return list
 }
 
-// randomPod returns a pod with random labels and port names.
 func (p *policyLab) randomPod(w *policytest.World, name string) *pod.Pod {
 	ns, short, _ := strings.Cut(name, "/")
 	value := &pod.Pod{Name: short, Namespace: ns, NodeName: p.pods[name].Node, Labels: w.Labels(), Phase: pod.Pod_RUNNING}
