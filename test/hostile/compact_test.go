@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestCompactIsProtojson compares all samples, and values with an extreme in each field.
 func TestCompactIsProtojson(t *testing.T) {
 	compared := 0
 	for _, m := range models.All() {

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Compares with package yaml.
 func TestDocumentsAreThoseOfTheLibrary(t *testing.T) {
 	compare := func(key string, value []byte) {
 		t.Helper()

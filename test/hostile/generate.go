@@ -23,7 +23,6 @@ func texts(overlap []string) []string {
 	}, overlap...)
 }
 
-// maxDepth bounds the depth of nested messages.
 const maxDepth = 4
 
 // Generate returns variants of a sample with one hostile field each. overlap holds texts that other

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Secret fields of all models are redacted.
 func TestSecretsOfAllModelsAreRedacted(t *testing.T) {
 	const secret = "hunter2-"
 	found := 0

@@ -102,7 +102,6 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// goodValues returns valid values that must stay configured.
 func goodValues(pod string) []proto.Message {
 	loop := func(name, address string) *vpp_interfaces.Interface {
 		return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{address}}
@@ -248,14 +247,12 @@ func hostileValues(t *testing.T, netns string, perModel int, open func() vswitch
 	a.start()
 }
 
-// course holds the requested values during a test.
 type course struct {
 	*agent
 	good    map[string]proto.Message
 	hostile map[string]Keyed
 }
 
-// put configures hostile values in one transaction.
 func (c *course) put(values []Keyed) {
 	c.t.Helper()
 	txn := c.NewTransaction()
@@ -278,7 +275,6 @@ func (c *course) resync(when string) {
 	c.commit(txn, when, kvscheduler.WithResync(kvscheduler.FullResync))
 }
 
-// remove deletes all hostile values.
 func (c *course) remove() {
 	c.t.Helper()
 	txn := c.NewTransaction()
