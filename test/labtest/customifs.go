@@ -124,7 +124,6 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		return err
 	})
 
-	// Policies of the pod apply to all its addresses.
 	Apply(t, l, onlyNear)
 	await.That(t, "the policy denies what comes from far", func() error {
 		for _, name := range []string{"eth0", "net1", "net2"} {
@@ -166,7 +165,6 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		t.Fatal(err)
 	}
 
-	// A changed annotation changes only the interfaces that differ.
 	Apply(t, l, fmt.Sprintf(webWithInterfaces, "net2/veth,net3/tap", "eth0"))
 	await.That(t, "net3 replaces net1", func() error {
 		_, old := addressesAt(web.Netns, "net1")
@@ -210,7 +208,6 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	RequireQuiet(t, l)
 }
 
-// links returns the sorted names of the links in a namespace.
 func links(t *testing.T, netns string) (names []string) {
 	t.Helper()
 	err := Inside(netns, func() error {
@@ -284,7 +281,6 @@ func askFrom(netns string, from netip.Addr, to netip.AddrPort) (seen netip.Addr,
 	return peer.Addr().Unmap(), err
 }
 
-// podAddresses returns the pod addresses in the etcd record of node1.
 func podAddresses(t *testing.T, l *lab.Lab) ([]*vppnode.PodAddresses, error) {
 	t.Helper()
 	etcd, err := l.Etcd()

@@ -89,8 +89,7 @@ spec:
 `
 
 // RequireServicesAtInterface checks with packets that services reach a pod at the interface of
-// contivpp.io/service-endpoint-if, on node1 of a dual-stack lab of two nodes whose router has an
-// IPv6 address. itself is set if the pod can reach itself.
+// contivpp.io/service-endpoint-if, on node1 of a dual-stack lab of two nodes with an IPv6 router. itself is set if the pod can reach itself.
 func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itself bool) {
 	t.Helper()
 	st, err := l.State()
@@ -143,7 +142,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 						port := map[string]uint16{"everywhere": 30040, "here": 30041}[way.service]
 						to = netip.AddrPortFrom(nodes[i], port)
 					}
-					if !hasRoute(way.netns, to.Addr()) { // host whose IPv6 addresses belong to its vswitch
+					if !hasRoute(way.netns, to.Addr()) { // the IPv6 addresses of this host belong to its vswitch
 						continue
 					}
 					await.That(t, fmt.Sprintf("%s: %s reaches %v (%s, %s) at %s", when, way.who, to, way.service, network, name), func() error {

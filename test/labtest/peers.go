@@ -59,7 +59,6 @@ func TellPeers(t testing.TB, netns string, port int) {
 	})
 }
 
-// askedFrom counts the source ports of AskPeer.
 var askedFrom atomic.Uint32
 
 // AskPeer returns the client's own address, and the one that a server of TellPeers sees. Source ports

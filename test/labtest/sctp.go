@@ -18,7 +18,6 @@ import (
 // SCTP of RFC 9260 over raw sockets, because the kernel of a lab may not support SCTP. Translation
 // needs only the first two packets of an association.
 
-// Chunk types.
 const (
 	sctpInit    = 1
 	sctpInitAck = 2

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// SegmentsConfig is the configuration of a cluster whose services are carried by SRv6 segments.
+// SegmentsConfig is the configuration of a cluster with SRv6 segments for services.
 const SegmentsConfig = `
 useSRv6ForServices: true
 routeServiceCIDRToVPP: true
@@ -207,7 +207,6 @@ func clusterIP(number int, ipv6 bool) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("10.96.0.%d", number))
 }
 
-// service returns the manifests of a service with pods as endpoints.
 func (s *segmentsLab) service(number, port int, pods ...string) string {
 	text := fmt.Sprintf(segmentsManifest, number, port)
 	for _, version := range []string{"IPv4", "IPv6"} {

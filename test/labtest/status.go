@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// nodeStatus is a node's part of contivctl status -o json.
 type nodeStatus struct {
 	Node   string
 	Result struct {
