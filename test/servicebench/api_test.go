@@ -178,7 +178,6 @@ type testService struct {
 	port      int32
 }
 
-// numbered returns the n-th service with all endpoints.
 func numbered(n int) testService {
 	return testService{fmt.Sprintf("s%05d", n), fmt.Sprintf("10.96.%d.%d", 1+n/250, 1+n%250), endpoints(), serverPort}
 }

@@ -154,7 +154,6 @@ func BenchmarkRestart(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sizes returns the numbers of services to measure with.
 func sizes(most int) []int {
 	return append(slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most }), most)
 }
@@ -196,7 +195,6 @@ type row struct {
 
 func (t *table) add(what string, values []float64) { *t = append(*t, row{what: what, values: values}) }
 
-// spread adds a row from the rounds of each side.
 func (t *table) spread(what string, rounds [][]float64) {
 	r := row{what: what}
 	for _, list := range rounds {

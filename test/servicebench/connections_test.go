@@ -88,7 +88,6 @@ func rangeOf(values []float64) estimate {
 	return estimate{sorted[n/2], sorted[n/4], sorted[n*3/4]}
 }
 
-// ratioOf compares values of the same rounds.
 func ratioOf(a, b []float64) estimate {
 	ratios := make([]float64, len(a))
 	for i := range a {

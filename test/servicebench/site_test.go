@@ -44,7 +44,6 @@ const (
 	apiAddress  = "127.0.0.1:8001"
 )
 
-// endpoints returns the addresses of the server.
 func endpoints() (list []string) {
 	for n := range 10 {
 		list = append(list, fmt.Sprintf("10.1.1.%d", 10+n))
@@ -134,7 +133,6 @@ func (s *side) serve() {
 	}
 }
 
-// start starts the proxy with only the kernel's state.
 func (s *side) start() {
 	s.b.Helper()
 	s.running = s.background(s.command...)
@@ -157,13 +155,11 @@ func (s *side) background(command ...string) *exec.Cmd {
 	return cmd
 }
 
-// stop kills the proxy.
 func (s *side) stop() {
 	_ = s.running.Process.Kill()
 	_ = s.running.Wait()
 }
 
-// clean removes the proxy's state in the kernel.
 func (s *side) clean() {
 	for _, family := range []string{"ip", "ip6"} {
 		_ = exec.Command("ip", "netns", "exec", s.netns, "nft", "delete", "table", family, s.tables).Run() // some may not exist
@@ -314,10 +310,8 @@ func (s *side) forgetConnections() {
 	}
 }
 
-// connections are open connections.
 type connections []net.Conn
 
-// open opens connections to an echo service.
 func (s *side) open(service testService, count int) (list connections) {
 	s.b.Helper()
 	for range count {
@@ -352,10 +346,8 @@ func (l connections) lost() (n int) {
 	return n
 }
 
-// restarted is the cost of a restart of the proxy.
 type restarted struct{ seconds, lost, operations float64 }
 
-// restart restarts the proxy with a new service and waits until the service works.
 func (s *side) restart(service testService) (r restarted) {
 	s.b.Helper()
 	echo := testService{"echo", "10.96.0.12", endpoints(), echoPort}
@@ -374,8 +366,7 @@ func (s *side) restart(service testService) (r restarted) {
 	return r
 }
 
-// operations counts the operations of the proxy's transactions since a time, except those for a
-// service. It returns NaN if the proxy has no transactions.
+// operations counts the operations of the proxy's transactions since a time, except operations for a service. It returns NaN if the proxy has no transactions.
 func (s *side) operations(since time.Time, but testService) float64 {
 	s.b.Helper()
 	if s.socket == "" {
@@ -389,7 +380,6 @@ func (s *side) operations(since time.Time, but testService) float64 {
 	return float64(len(ops))
 }
 
-// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var usage unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &usage)
@@ -423,7 +413,6 @@ func (s *side) stream(address string, during time.Duration) float64 {
 	return float64(sent) / 1e6 / took.Seconds()
 }
 
-// buildContiv returns the directory of newContiv's programs.
 func buildContiv(b testing.TB) (binaries string) {
 	b.Helper()
 	binaries = b.TempDir()
@@ -504,8 +493,7 @@ func reflected(s testService) (*k8s.Service, *endpointslice.EndpointSlice) {
 	}, slice
 }
 
-// kubeProxyVariable is the environment variable with the path of kube-proxy, if it differs from
-// that of make e2e.
+// kubeProxyVariable is the environment variable with the path of kube-proxy, if it differs from the path of make e2e.
 const kubeProxyVariable = "CONTIV_KUBE_PROXY"
 
 // newKubeProxy makes a node with kube-proxy and its API server.
