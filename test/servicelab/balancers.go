@@ -36,7 +36,6 @@ status:
     - {ip: "2001:db8::c:%[1]d", ipMode: Proxy}
 `
 
-// balanced returns the objects of a balancedText service.
 func (s *serviceLab) balanced(number int, ranges []string, pods ...string) string {
 	var quoted []string
 	for _, r := range ranges {
@@ -50,7 +49,6 @@ func (s *serviceLab) balanced(number int, ranges []string, pods ...string) strin
 	return fmt.Sprintf(balancedText, number, strings.Join(quoted, ", ")) + slices
 }
 
-// withoutSCTP and withoutIPv6 remove parts of balancedText.
 func withoutSCTP(objects string) string {
 	return strings.ReplaceAll(objects, ", {name: sctp, protocol: SCTP, port: 80, targetPort: 8080}", "")
 }
@@ -60,7 +58,6 @@ func withoutIPv6(objects string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`, "(fd96|2001):[^"]*"`).ReplaceAllString(objects, ""), "[IPv4, IPv6]", "[IPv4]")
 }
 
-// at returns an address and port of a balancedText service.
 func at(ipv4, ipv6 string, number int, version6 bool) netip.AddrPort {
 	text := ipv4
 	if version6 {
@@ -142,7 +139,6 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 	all.Wait()
 }
 
-// requireSCTP checks SCTP at the cluster IP, or at the external address for outside clients.
 func (s *serviceLab) requireSCTP(t *testing.T, from client, ipv6 bool, number int, port uint16) {
 	t.Helper()
 	if s.vpp && (ipv6 || from.node == "" || from.who == "the endpoint itself") {

@@ -65,8 +65,7 @@ func Churn(t *testing.T, l *lab.Lab) {
 type churn struct {
 	*serviceLab
 	*policytest.World
-	steps []string
-	// disturbed is set if the current batch changed the kernel.
+	steps     []string
 	disturbed bool
 	stopped   map[string]bool // agents, and "etcd"
 	settled   int             // number of batches
@@ -94,7 +93,6 @@ type churnPod struct {
 
 func (p *churnPod) id() string { return p.GetNamespace() + "/" + p.GetName() }
 
-// steady is a connection or flow that must continue.
 type steady struct {
 	who, network, name string
 	to                 netip.AddrPort
@@ -143,7 +141,6 @@ func newChurn(t *testing.T, l *lab.Lab) *churn {
 	return c
 }
 
-// oracleNode converts a node for the oracle.
 func (c *churn) oracleNode(t *testing.T, name, zone string) oracle.Node {
 	t.Helper()
 	var report ipnet.IPAMReport
@@ -158,7 +155,6 @@ func (c *churn) oracleNode(t *testing.T, name, zone string) oracle.Node {
 	return n
 }
 
-// requireSteady checks that the steady connections still work.
 func (c *churn) requireSteady(t *testing.T) {
 	t.Helper()
 	for i, s := range c.steady {
@@ -219,7 +215,6 @@ func (c *churn) startAll(t *testing.T) {
 	}
 }
 
-// requireNoDrift checks that the vswitches match the agents' state.
 func (c *churn) requireNoDrift(t *testing.T) {
 	t.Helper()
 	for _, node := range slices.Sorted(maps.Keys(c.about)) {
@@ -271,7 +266,6 @@ func (c *churn) probe(t *testing.T) {
 	all.Wait()
 }
 
-// do logs a step.
 func (c *churn) do(t *testing.T, what string, err error) {
 	t.Helper()
 	c.steps = append(c.steps, fmt.Sprintf("%d (%s) %s", len(c.steps)+1, time.Now().Format("15:04:05.000"), what))
@@ -291,7 +285,6 @@ func (c *churn) some(of ...string) (list []string) {
 	return list
 }
 
-// step makes one random change.
 func (c *churn) step(t *testing.T) {
 	t.Helper()
 	node := pick(c, "node1", "node2")
@@ -340,7 +333,6 @@ func (c *churn) startAgent(t *testing.T, node string) {
 	}
 }
 
-// cluster converts the world for the policy oracle.
 func (c *churn) cluster() policies.Cluster {
 	cluster := policies.Cluster{}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {

@@ -27,7 +27,6 @@ func (c churnClient) addr(ipv6 bool) netip.Addr {
 	return c.addrs[slices.IndexFunc(c.addrs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
 
-// lasting returns the permanent clients.
 func (c *churn) lasting(t *testing.T) (list []churnClient) {
 	t.Helper()
 	for _, from := range c.clients {
@@ -53,7 +52,7 @@ type probe struct {
 	kind    string
 	number  int // of the service
 	network string
-	// node is the node whose vswitch translates, which is the client's node for inside clients.
+	// node is the node of the translating vswitch: the client's node for inside clients.
 	node   string
 	inside bool
 	to     netip.AddrPort
@@ -66,10 +65,8 @@ func (p probe) String() string {
 
 // outcome is the permitted result of a probe.
 type outcome struct {
-	// names lists endpoints that must answer.
 	names []string
-	// may lists endpoints that may answer.
-	may []string
+	may   []string
 	// denied is set if a policy may deny some connections.
 	denied bool
 	// unanswered excludes all of the above: connections are refused, ignored, or either of them if
@@ -264,7 +261,6 @@ func (c *churn) try(p probe, o outcome) error {
 	return nil
 }
 
-// wrong returns the difference between an answer and the outcome.
 func (o outcome) wrong(h labtest.Told, from churnClient) error {
 	itself := from.value != nil && strings.HasPrefix(h.Name, from.value.GetName()+":")
 	switch {

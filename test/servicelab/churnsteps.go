@@ -22,7 +22,6 @@ import (
 
 type object = map[string]any
 
-// The random changes.
 var (
 	churnNamespaces = []string{"x", "z"}
 	churnNumbers    = []int{10, 11, 12, 13, 14, 15}
@@ -39,7 +38,6 @@ func families(number int) []bool {
 	return []bool{false, true}
 }
 
-// change applies an object and records it.
 func (c *churn) change(t *testing.T, what string, o object) {
 	t.Helper()
 	text := policylab.YAML(t, []object{o})
@@ -221,7 +219,6 @@ func (c *churn) setSlice(t *testing.T, s *endpointslice.EndpointSlice) {
 		"addressType": s.GetAddressType().String(), "ports": ports, "endpoints": ends})
 }
 
-// changePod adds or removes a pod, or changes its labels.
 func (c *churn) changePod(t *testing.T) {
 	t.Helper()
 	name := pick(c, "a1", "b1", "c1", "a2", "b2", "c2")
@@ -273,7 +270,6 @@ func (c *churn) changePod(t *testing.T) {
 
 func churnHostPort(name string) int32 { return 8000 + int32(name[0])*10 }
 
-// serve starts the servers of a new pod.
 func (c *churn) serve(t *testing.T, value *pod.Pod) *churnPod {
 	t.Helper()
 	st, err := c.State()
@@ -306,7 +302,6 @@ func (c *churn) serve(t *testing.T, value *pod.Pod) *churnPod {
 	return p
 }
 
-// forgetEndpoint removes a pod from all slices.
 func (c *churn) forgetEndpoint(t *testing.T, p *churnPod) {
 	t.Helper()
 	clear(c.pins)
@@ -429,7 +424,6 @@ func elements(text, table string) (commands []string) {
 	return commands
 }
 
-// end removes the remaining objects.
 func (c *churn) end(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	_ = c.StartEtcd(ctx)

@@ -16,14 +16,13 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Results of connections that no endpoint answers.
 const (
 	refused = "refused" // with an error at once
 	ignored = "ignored"
 )
 
-// endpointCase is a service with the endpoints that answer: those for clients of node1 and of node2
-// at its cluster IP, and for clients of node1 and all others at its node port on node1.
+// endpointCase is a service with the endpoints that answer: for clients of node1 and of node2
+// at its cluster IP, and for clients of node1 and all other clients at its node port on node1.
 type endpointCase struct {
 	what            string
 	spec            string
@@ -178,7 +177,7 @@ func unanswered(netns, network string, to netip.AddrPort, want string) error {
 		}
 	}
 	if want == ignored && errors.Is(err, syscall.EPERM) {
-		return nil // dropped on the node of the process, whose kernel reports an error
+		return nil // dropped on the node of the process; the kernel reports an error
 	}
 	told := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 	if told != (want == refused) || told && took > 2*time.Second {

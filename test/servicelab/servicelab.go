@@ -31,7 +31,6 @@ routeServiceCIDRToVPP: true
 // ServiceConfig lets the vswitch implement services.
 const ServiceConfig = "services: vswitch\n"
 
-// serviceLab is a lab with endpoints and clients.
 type serviceLab struct {
 	*lab.Lab
 	vpp     bool // on node1
@@ -44,7 +43,7 @@ type serviceLab struct {
 
 type client struct {
 	who, netns string
-	// node is the node whose vswitch translates cluster IPs, "" for outside clients.
+	// node is the node of the vswitch that translates cluster IPs, "" for outside clients.
 	node string
 	pod  bool
 }
@@ -92,7 +91,6 @@ func newServiceLab(t *testing.T, l *lab.Lab) *serviceLab {
 	return s
 }
 
-// routeIPv6 adds an IPv6 default route to VPP.
 func (s *serviceLab) routeIPv6(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(s.Program("contivctl"), "--config", s.CtlConfig(), "config", "apply", "-f", "-", "--node", "node1")
@@ -142,7 +140,6 @@ ports: [{name: tcp, protocol: TCP, port: %[5]d}, {name: udp, protocol: UDP, port
 endpoints:
 `
 
-// end is an endpoint of a service.
 type end struct {
 	pod string
 	// conditions and hints are YAML; "" means a ready endpoint without hints.
@@ -163,7 +160,6 @@ const (
 	ended       = "{ready: false, serving: false, terminating: true}"
 )
 
-// forZones and forNodes return hints.
 func forZones(names ...string) string { return "forZones: " + named(names) }
 func forNodes(names ...string) string { return "forNodes: " + named(names) }
 
@@ -207,7 +203,6 @@ func clusterIP(number int, ipv6 bool) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("10.96.0.%d", number))
 }
 
-// nodeIP returns the address of node1.
 func (s *serviceLab) nodeIP(ipv6 bool) netip.Addr {
 	return s.nodeIPs[slices.IndexFunc(s.nodeIPs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
@@ -228,7 +223,6 @@ func timedOut(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// apply applies objects and waits until both nodes have programmed them.
 func (s *serviceLab) apply(t *testing.T, objects string) {
 	t.Helper()
 	labtest.Apply(t, s.Lab, objects)
@@ -236,7 +230,6 @@ func (s *serviceLab) apply(t *testing.T, objects string) {
 	s.settle(t)
 }
 
-// settle waits until both nodes have processed everything applied before.
 func (s *serviceLab) settle(t *testing.T) {
 	t.Helper()
 	const last = 99

@@ -68,7 +68,6 @@ func NewNodeAddress(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// changeNode replaces a text in the object of a node.
 func (s *serviceLab) changeNode(t *testing.T, node, text, by string) {
 	t.Helper()
 	file := s.Path("manifests", "node_"+node+".yaml")
