@@ -189,6 +189,7 @@ func (m *Matrix) Err() error {
 	return errors.Join(errs...)
 }
 
+// Write prints the matrix, a summary by kind of path, and the failures.
 func (m *Matrix) Write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "ICMP/TCP round trip, ms\t")
