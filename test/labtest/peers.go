@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// TellPeers serves TCP and UDP in a namespace until the test ends: clients get the address
-// that they are seen with.
+// TellPeers serves TCP and UDP in a namespace until the test ends. It answers with the client's
+// address.
 func TellPeers(t testing.TB, netns string, port int) {
 	t.Helper()
 	var l *net.TCPListener
@@ -61,9 +61,9 @@ func TellPeers(t testing.TB, netns string, port int) {
 
 var askedFrom atomic.Uint32
 
-// AskPeer returns the client's own address, and the one that a server of TellPeers sees. Source ports
-// take turns: VPP has no place for the answers of a connection if its client has one from the same port
-// to the same endpoint by another address of a service, see docs/vpp.md.
+// AskPeer returns the client's own address and the address that a server of TellPeers sees. It rotates
+// source ports, because VPP cannot return the answers of a connection if its client has another one
+// from the same port to the same endpoint at another address of a service, see docs/vpp.md.
 func AskPeer(netns, network string, to netip.AddrPort) (own, seen netip.Addr, err error) {
 	var c net.Conn
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
@@ -98,7 +98,7 @@ func AskPeer(netns, network string, to netip.AddrPort) (own, seen netip.Addr, er
 	return netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), peer.Addr().Unmap(), err
 }
 
-// NodeAddresses are those of the node, one of each IP version that it has.
+// NodeAddresses returns the addresses of the node, one per IP version.
 func NodeAddresses(t testing.TB, l *lab.Lab, node string) (list []netip.Addr) {
 	t.Helper()
 	var report ipnet.IPAMReport
