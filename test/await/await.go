@@ -1,5 +1,4 @@
-// Package await polls for what other processes do in their own time and tell only those
-// who ask. What can be waited for is waited for instead.
+// Package await polls for results of other processes that provide no notification.
 package await
 
 import (
@@ -7,14 +6,14 @@ import (
 	"time"
 )
 
-// Patience is how long That waits; what is awaited happens much faster, unless the machine
-// is busy. A TestMain may raise it, for machines that are emulated.
+// Patience is the timeout of That. It allows for a busy machine. TestMain may raise it for emulated
+// machines.
 var Patience = 90 * time.Second
 
 const interval = 20 * time.Millisecond
 
-// That waits until check returns nil. It ends the test if that takes longer than Patience,
-// with what was awaited and the last error.
+// That polls check until it returns nil. After Patience it ends the test with the description and
+// the last error.
 func That(t testing.TB, what string, check func() error) {
 	t.Helper()
 	within(t, Patience, what, check)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// failing is a test that notes its end.
+// failing records the failure of a test.
 type failing struct {
 	testing.TB
 	said string
