@@ -7,32 +7,31 @@ import (
 	"slices"
 )
 
-// bar is what a benchmark must reach in one of its metrics, of which less is better.
+// bar is the limit of one metric of a benchmark. Less is better.
 type bar struct {
-	room      string // the package; "": kvscheduler
-	benchmark string // without "Benchmark"; all have different names
+	room      string // the package, "" for kvscheduler
+	benchmark string // unique, without "Benchmark"
 	title     string
 	unit      string // as the benchmark reports it
 	limits    []limit
-	// growth bounds the last result that was measured divided by the first; 0: no
-	// bound. Benchmarks whose unit is time per value are linear if it is small.
+	// growth bounds the last measured result divided by the first; 0 means no bound. A benchmark
+	// with a unit of time per value is linear if its growth is small.
 	growth float64
 }
 
-// limit is the bar for one sub-benchmark.
+// limit is the limit of one sub-benchmark.
 type limit struct {
-	name string // e.g. "N=100"; "" if the benchmark has no parts
+	name string // e.g. "N=100", "" without sub-benchmarks
 	most float64
-	rule string // where most comes from
+	rule string // the source of the limit
 }
 
-// linear is the growth of the time per value that caches and the depth of trees
-// explain while the size grows by three powers of ten; if work were quadratic,
-// it would be 1000.
+// linear is the growth of the time per value due to caches and tree depths over three powers of
+// ten. Quadratic work would grow by 1000.
 const linear = 3
 
-// Ligato's scheduler on two cores with a map as southbound, history and printing
-// off: N interfaces and N routes that depend on them.
+// Ligato's scheduler on two cores with a map as southbound, history and printing off: N interfaces
+// and N dependent routes.
 var (
 	peerCreate = map[int]float64{100: 4.7, 1_000: 7.5, 10_000: 9.7, 100_000: 124} // µs per value
 	peerResync = map[int]float64{100: 3.4, 1_000: 4.5, 10_000: 9.8, 100_000: 130} // µs per value, full resync without differences
@@ -40,8 +39,8 @@ var (
 	peerHeap   = map[int]float64{1_000: 1670, 10_000: 930, 100_000: 880}          // bytes per value
 )
 
-// Multiples of the time of fixed work on the same values in the same run, on two cores with little else to do. They say more
-// than microseconds do, though single runs still differ by half: -count 3 helps.
+// Multiples of the time of fixed work on the same values in the same run, on two idle cores. They
+// vary less than microseconds, though single runs still differ by half: use -count 3.
 var (
 	ownCreate = map[int]float64{1_000: 9.4, 10_000: 9.1, 100_000: 14, 1_000_000: 8.7}
 	ownResync = map[int]float64{1_000: 4.2, 10_000: 4.2, 100_000: 4.4, 1_000_000: 4.2}
@@ -112,13 +111,12 @@ var bars = []bar{
 	},
 }
 
-// of reports whether the bar is for a benchmark of a package.
 func (b bar) of(pkg, benchmark string) bool {
 	return pkg == module+cmp.Or(b.room, "kvscheduler") && benchmark == b.benchmark
 }
 
-// peers are limits at the peer's numbers; at the largest size, we must be
-// faster by the factor.
+// peers returns limits at the peer's numbers. At the largest size, the limit is the peer's number
+// divided by factor.
 func peers(letter string, numbers map[int]float64, factor float64) []limit {
 	var limits []limit
 	for n := 100; n <= 100_000; n *= 10 {
@@ -136,7 +134,7 @@ func peers(letter string, numbers map[int]float64, factor float64) []limit {
 	return limits
 }
 
-// kept are limits at our own numbers and a tenth more.
+// kept returns limits of our numbers plus 10 %.
 func kept(letter string, numbers map[int]float64) []limit {
 	var limits []limit
 	for _, n := range slices.Sorted(maps.Keys(numbers)) {
@@ -145,7 +143,7 @@ func kept(letter string, numbers map[int]float64) []limit {
 	return limits
 }
 
-// unlimited are measurements that only matter in proportion.
+// unlimited returns measurements that only count for the growth.
 func unlimited(letter string, sizes ...int) []limit {
 	limits := make([]limit, len(sizes))
 	for i, n := range sizes {

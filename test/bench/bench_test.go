@@ -39,12 +39,12 @@ func TestTable(t *testing.T) {
 	if err := writeTable(&table, r.results); err != nil {
 		t.Fatal(err)
 	}
-	words := strings.Join(strings.Fields(table.String()), " ") // the width of columns does not matter
+	words := strings.Join(strings.Fields(table.String()), " ") // the column widths do not matter
 	for _, want := range []string{
 		"N=100 4 ≤ 4.7 peer ok",                    // the best of two
 		"N=100000 12.4 ≤ 12.4 peer (124) / 10 ok",  // ten times as fast
 		"growth 3.1 × < 2 × last / first missed",   // of create
-		"K=1000 11 growth 2.75 × < 3 × last / fir", // only the proportion matters, of what was measured
+		"K=1000 11 growth 2.75 × < 3 × last / fir", // only the growth of the measured sizes matters
 		"N=100000 15.6 ≤ 15.4 14 and a tenth missed",
 		"[p99-µs] 102 ≤ 100 p99 under 100 µs missed",
 		"one of N values is updated [p50-µs] not measured",

@@ -18,19 +18,20 @@ import (
 	"text/tabwriter"
 )
 
-// comparison measures an earlier commit of the KVScheduler and this tree by turns, with the benchmarks of this tree:
+// comparison measures an earlier commit of the KVScheduler and this tree in turns, with the
+// benchmarks of this tree:
 //
 //	commit ──> worktree ── go test -c, with our bench_test.go ──> binary ──┐
 //	this tree ──────────── go test -c ──────────────────────────> binary ──┴──> then, now, then, now … ──> ratios
 //
-// The speed of a machine changes from hour to hour; ratios of neighbouring turns change less.
+// The speed of a machine changes over time, ratios of neighbouring turns less.
 type comparison struct {
 	commit    string
 	turns     int
 	benchArgs []string // of the binaries
 }
 
-// run writes the table to w and all lines of the benchmarks to raw.
+// run writes the table to w and all output lines of the benchmarks to raw.
 func (c comparison) run(ctx context.Context, raw, w io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -96,7 +97,8 @@ func command(ctx context.Context, dir string, stdout io.Writer, name string, arg
 	return nil
 }
 
-// writeComparison writes the medians of all turns, and the median, the least and the greatest ratio of a turn.
+// writeComparison writes the medians of all turns, and the median, least and greatest ratio of a
+// turn.
 func writeComparison(w io.Writer, then, now []results) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "benchmark\tunit\tthen\tnow\tnow / then\tof single turns")

@@ -52,7 +52,6 @@ func main() {
 	}
 }
 
-// withFile calls write with the new file.
 func withFile(name string, write func(file io.Writer) error) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
@@ -64,8 +63,8 @@ func withFile(name string, write func(file io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// run runs go with the arguments and prints what it tells, then the table. All lines go to the file, whose name
-// is raw.
+// run runs go with the arguments and prints its output, followed by the table. All lines go to
+// file; raw is its name.
 func run(ctx context.Context, args []string, file io.Writer, raw string, verbose bool, w io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stderr = os.Stderr
@@ -87,7 +86,7 @@ func run(ctx context.Context, args []string, file io.Writer, raw string, verbose
 	}
 	readErr := lines.Err()
 	if readErr != nil {
-		_, _ = io.Copy(io.Discard, stdout) // or go would never end
+		_, _ = io.Copy(io.Discard, stdout) // otherwise go would block
 	}
 	failed := cmd.Wait()
 	if len(r.results) > 0 {

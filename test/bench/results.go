@@ -9,11 +9,11 @@ import (
 
 const module = "github.com/contiv/contiv/"
 
-// results are the metrics of benchmarks that have bars: the best ones, by
-// name of the benchmark ("Create/N=100") and unit.
+// results holds the best metrics of benchmarks with bars, by benchmark name ("Create/N=100") and
+// unit.
 type results map[string]map[string]float64
 
-// reader takes the output of go test apart, line by line.
+// reader parses the output of go test line by line.
 type reader struct {
 	results results
 	pkg     string
@@ -21,8 +21,7 @@ type reader struct {
 
 var processors = regexp.MustCompile(`-\d+$`)
 
-// line returns whether the line is to be printed: it tells something, and not of
-// a benchmark that gets into the table.
+// line reports whether the line should be printed: it is informative and not in the table.
 func (r *reader) line(text string) bool {
 	if pkg, ok := strings.CutPrefix(text, "pkg: "); ok {
 		r.pkg = pkg

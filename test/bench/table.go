@@ -57,7 +57,7 @@ func writeTable(w io.Writer, r results) error {
 	return err
 }
 
-// number has three digits that count, or all before the point.
+// number formats with three significant digits, or with all integer digits.
 func number(v float64) string {
 	switch {
 	case v >= 100:
