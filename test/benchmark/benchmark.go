@@ -1,4 +1,4 @@
-// Package benchmark has what benchmarks of several packages share.
+// Package benchmark contains helpers for benchmarks of several packages.
 package benchmark
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ProcessorTime returns the processor time that the process has used so far, in user and in system mode. Unlike the time that
-// passes, it hardly depends on what else the machine does.
+// ProcessorTime returns the user and system time of the process. It depends less on the load of the
+// machine than elapsed time.
 func ProcessorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
