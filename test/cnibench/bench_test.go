@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// podsPerRound is how many pods there are at the end of a round, on each side.
+// podsPerRound is the number of pods per side at the end of a round.
 const podsPerRound = 100
 
 type times []time.Duration
@@ -24,7 +24,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func (t times) p(percent int) float64 { return ms(lab.Percentile(t, percent)) }
 
-// BenchmarkCalls measures ADD, CHECK and DEL, one call at a time.
+// BenchmarkCalls measures sequential ADD, CHECK and DEL calls.
 func BenchmarkCalls(b *testing.B) {
 	s := newSite(b)
 	sides := append([]*side{s.contiv}, s.references...)
@@ -46,7 +46,7 @@ func BenchmarkCalls(b *testing.B) {
 		}
 		for _, p := range pods {
 			took, err := p.check(b.Context())
-			if err != nil && !strings.HasPrefix(p.side.name, "bridge+masq") { // which masquerading rules it looks for depends on iptables
+			if err != nil && !strings.HasPrefix(p.side.name, "bridge+masq") { // the masquerading rules that it checks depend on iptables
 				b.Fatalf("%s: CHECK: %v", p.side.name, err)
 			}
 			checks[p.side] = append(checks[p.side], took)
@@ -69,20 +69,20 @@ func BenchmarkCalls(b *testing.B) {
 	w.Flush()
 	s.shares(b, &report, adds[s.contiv])
 	s.programs(b, &report)
-	// Not with Log, which cuts long output.
+	// Log truncates long output.
 	fmt.Printf("\n%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound, &report)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(adds[s.contiv].p(50), "ADD-p50-ms")
 	b.ReportMetric(adds[s.contiv].p(99), "ADD-p99-ms")
 	for _, r := range s.references {
-		// On a busy machine, the quickest tenth is what comes closest to a quiet one.
+		// On a busy machine, the fastest tenth is closest to an idle one.
 		b.ReportMetric(adds[s.contiv].p(10)/adds[r].p(10), "ADD-p10/"+r.name)
 		b.ReportMetric(adds[s.contiv].p(50)/adds[r].p(50), "ADD-p50/"+r.name)
 		b.ReportMetric(adds[s.contiv].p(99)/adds[r].p(99), "ADD-p99/"+r.name)
 	}
 }
 
-// shares tells where the time of our ADDs goes.
+// shares reports the time shares of Contiv's ADD.
 func (s *site) shares(b *testing.B, report *strings.Builder, adds times) {
 	b.Helper()
 	all, err := lab.ReadCNITimings(s.contiv.timing)
@@ -120,8 +120,8 @@ func (s *site) shares(b *testing.B, report *strings.Builder, adds times) {
 	w.Flush()
 }
 
-// programs reports how large the programs are that a runtime executes, as they are installed,
-// and how long they take to start and end: answering VERSION takes next to nothing.
+// programs reports the installed sizes of the CNI programs and their run time for VERSION, which is
+// mostly process start and exit.
 func (s *site) programs(b *testing.B, report *strings.Builder) {
 	b.Helper()
 	const runs = 50
@@ -151,7 +151,8 @@ func (s *site) programs(b *testing.B, report *strings.Builder) {
 	w.Flush()
 }
 
-// BenchmarkHistory measures what ADD costs more with a history: two nodes, of which one keeps none, take turns.
+// BenchmarkHistory measures the cost of the history in ADD by alternating between two nodes, one of
+// which has no history.
 func BenchmarkHistory(b *testing.B) {
 	s := newSite(b)
 	_, without := s.node(b, "none", s.binaries, "--history-size", "0")
@@ -188,8 +189,8 @@ func BenchmarkHistory(b *testing.B) {
 	}
 }
 
-// BenchmarkParallelADD measures 32 ADDs at once, from the first call to the end of the last. The sides take turns, in
-// another order each time; the first turn of each is not counted.
+// BenchmarkParallelADD measures 32 parallel ADDs from the first call to the end of the last. The
+// sides alternate in changing order; the first turn of each is a warm-up.
 func BenchmarkParallelADD(b *testing.B) {
 	const parallel, turns = 32, 5
 	s := newSite(b)
@@ -202,7 +203,7 @@ func BenchmarkParallelADD(b *testing.B) {
 			pods = append(pods, s.newPod(b, side, number))
 			number++
 		}
-		// The kernel is still removing the namespaces of the turn before, on the processors that this one needs.
+		// The kernel is still removing the namespaces of the previous turn on the same processors.
 		time.Sleep(time.Second)
 		began := time.Now()
 		var group errgroup.Group
@@ -241,8 +242,8 @@ func BenchmarkParallelADD(b *testing.B) {
 	}
 }
 
-// BenchmarkCheckAmongPods measures what CHECK of one pod costs the agent when it
-// is alone, and when there are 100: the same, if it reads nothing of others.
+// BenchmarkCheckAmongPods compares the cost of CHECK in the agent for a single pod and among 100
+// pods. They are equal if CHECK reads nothing of other pods.
 func BenchmarkCheckAmongPods(b *testing.B) {
 	s := newSite(b)
 	const calls = 50

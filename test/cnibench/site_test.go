@@ -15,14 +15,14 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// debianPlugins is where the Debian package containernetworking-plugins has them.
+// debianPlugins is the path of Debian's package containernetworking-plugins.
 const debianPlugins = "/usr/lib/cni"
 
-// otherBuild names the environment variable with the folder of the binaries of another build, which is then one of
-// the references.
+// otherBuild is the environment variable with the directory of another build. Its binaries become a
+// reference.
 const otherBuild = "CNIBENCH_OTHER"
 
-// side is one of those who are compared: a runtime and its configuration.
+// side is a runtime and its configuration under comparison.
 type side struct {
 	name    string
 	runtime *libcni.CNIConfig
@@ -30,17 +30,17 @@ type side struct {
 	timing  string
 }
 
-// site is the machine that is measured on.
+// site is the test machine.
 type site struct {
 	lab      *lab.Lab
-	binaries string // folder
+	binaries string // directory
 	contiv   *side
-	// references: bridge as it is, and with masquerading, which Contiv does, too.
+	// references are bridge without and with masquerading, which Contiv has, too.
 	references []*side
-	netns      []string // made by the benchmark
+	netns      []string // created by the benchmark
 }
 
-// newSite makes a lab of one node, and a namespace for each reference.
+// newSite makes a lab of one node and a namespace per reference.
 func newSite(b *testing.B) *site {
 	b.Helper()
 	if os.Geteuid() != 0 {
@@ -63,7 +63,7 @@ func newSite(b *testing.B) *site {
 	return s
 }
 
-// node makes a lab of one node, which runs the binaries of a folder and whose agent has these flags.
+// node makes a lab of one node with the binaries of a directory and additional agent flags.
 func (s *site) node(b *testing.B, name, binaries string, flags ...string) (*lab.Lab, *side) {
 	b.Helper()
 	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d%s", os.Getpid(), name[:1]), Nodes: 1, BinDir: binaries, AgentFlags: flags})
@@ -108,7 +108,6 @@ type pod struct {
 	conf *libcni.RuntimeConf
 }
 
-// newPod makes the namespace of a pod.
 func (s *site) newPod(b *testing.B, side *side, number int) *pod {
 	b.Helper()
 	name := fmt.Sprintf("%s-%s-%d", s.lab.Name(), side.name, number)
@@ -119,7 +118,7 @@ func (s *site) newPod(b *testing.B, side *side, number int) *pod {
 	}}
 }
 
-// add returns how long the runtime waited.
+// add returns the time that the runtime waited.
 func (p *pod) add(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	_, err := p.side.runtime.AddNetworkList(ctx, p.side.list, p.conf)
@@ -135,7 +134,6 @@ func (p *pod) check(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// remove removes the pod and its namespace.
 func (p *pod) remove(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	err := p.side.runtime.DelNetworkList(ctx, p.side.list, p.conf)
