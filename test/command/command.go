@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Output runs a program and returns what it writes to its standard output. What it writes to its standard error is in
-// the error only, for it may be about others: ip warns of the network namespaces of tests that run beside, which come and go.
+// Output runs a program and returns its standard output. Standard error is only in the error,
+// because it may be unrelated: ip warns about namespaces of other tests.
 func Output(program string, args ...string) (string, error) {
 	out, err := exec.Command(program, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -19,7 +19,7 @@ func Output(program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// Run is Output for a program that must not fail.
+// Run is Output for a program that must succeed.
 func Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	out, err := Output(program, args...)
@@ -29,7 +29,7 @@ func Run(t testing.TB, program string, args ...string) string {
 	return out
 }
 
-// In runs commands of the shell, none of which may fail, in a network namespace.
+// In runs shell commands in a network namespace, all of which must succeed.
 func In(t testing.TB, netns, commands string) string {
 	t.Helper()
 	return Run(t, "ip", "netns", "exec", netns, "sh", "-ec", commands)
