@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// showADD adds pods one after the other and prints where the time went.
+// showADD adds pods one by one and prints the time shares.
 func (d *demo) showADD(ctx context.Context) error {
 	pod, err := d.pod(0)
 	if err != nil {

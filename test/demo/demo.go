@@ -12,17 +12,17 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Options of the demo.
+// Options configure the demo.
 type Options struct {
-	// Lab that is made for the demo.
+	// Lab holds the options of the demo's lab.
 	Lab lab.Options
 	// Keep leaves the lab running.
 	Keep bool
-	// BatchPods is how many pods CNI ADD is measured with. Default 20.
+	// BatchPods is the number of pods for the measurement of CNI ADD. Default 20.
 	BatchPods int
-	// UpLimit is how long bringing the lab up may take. Default DefaultUpLimit.
+	// UpLimit bounds the start of the lab. Default DefaultUpLimit.
 	UpLimit time.Duration
-	// Command is how the user calls contiv-lab, for hints. Default "contiv-lab".
+	// Command is the command line of contiv-lab in hints. Default "contiv-lab".
 	Command string
 }
 
@@ -31,13 +31,13 @@ type demo struct {
 	opts Options
 	out  io.Writer
 	lab  *lab.Lab
-	// pods that the items use, two on each node.
+	// pods are used by the items, two on each node.
 	pods []lab.Pod
-	// failed items, by title.
+	// failed holds the titles of failed items.
 	failed []string
 }
 
-// item is one thing that the demo shows.
+// item is one step of the demo.
 type item struct {
 	title string
 	run   func(*demo, context.Context) error
@@ -53,10 +53,10 @@ var items = []item{
 	{"How long CNI ADD takes", (*demo).showADD},
 }
 
-// DefaultUpLimit is how long bringing the lab up may take, unless Options.UpLimit says otherwise.
+// DefaultUpLimit is the default of Options.UpLimit.
 const DefaultUpLimit = 30 * time.Second
 
-// Run shows the demo on out. The error names the items that failed.
+// Run prints the demo to out. The error names the failed items.
 func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
 	if opts.BatchPods == 0 {
 		opts.BatchPods = 20
@@ -104,7 +104,7 @@ func Run(ctx context.Context, out io.Writer, opts Options) (err error) {
 	return nil
 }
 
-// down removes the lab, also when ctx has ended, and looks for leftovers.
+// down removes the lab, even if ctx has ended, and checks for leftovers.
 func (d *demo) down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -130,8 +130,7 @@ func (d *demo) title(number int, format string, args ...any) {
 	d.printf("\n%s\n%s\n", text, strings.Repeat("─", len([]rune(text))))
 }
 
-// fact prints something that is as it should be.
+// fact prints a confirmed fact.
 func (d *demo) fact(format string, args ...any) { d.printf("  ok    "+format+"\n", args...) }
 
-// ms formats a duration in milliseconds.
 func ms(t time.Duration) string { return fmt.Sprintf("%.2f ms", t.Seconds()*1000) }

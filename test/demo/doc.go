@@ -1,12 +1,10 @@
-// Package demo shows the main job of Contiv in a lab, each claim as a measured
-// fact: pods on two nodes talk, drift is repaired, an agent may die while
-// packets flow.
+// Package demo demonstrates Contiv in a lab with measured facts: pods on two nodes communicate,
+// drift is repaired, and packets flow while an agent is killed.
 //
 //	Run: up ─> nodes ─> pods ─> matrix ─> wiring ─> drift ─> kill ─> CNI ADD ─> down
 //	               │
-//	               └─ each an item: prints what it finds, and fails if that is
-//	                  not what Contiv promises; the others are shown all the same
+//	               └─ each an item: prints its result and fails if it differs from
+//	                  the promises of Contiv; the remaining items still run
 //
-// The lab is removed in any case: at the end, when the context ends, when an
-// item panics.
+// The demo always removes the lab: at the end, when the context ends, and when an item panics.
 package demo

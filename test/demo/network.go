@@ -17,14 +17,13 @@ import (
 
 func (d *demo) table() *tabwriter.Writer { return tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0) }
 
-// ipamReport is the part of GET /contiv/v1/ipam that is shown.
+// ipamReport is the printed part of GET /contiv/v1/ipam.
 type ipamReport struct {
 	NodeIP            string `json:"nodeIP"`
 	PodSubnetThisNode string `json:"podSubnetThisNode"`
 }
 
-// showNodes prints what the agents say of themselves, and demands that they
-// agree with each other.
+// showNodes prints the agents' reports and checks that they agree.
 func (d *demo) showNodes(ctx context.Context) error {
 	nodes, err := d.lab.Nodes()
 	if err != nil {
@@ -93,7 +92,7 @@ func (d *demo) showMatrix(ctx context.Context) error {
 	return nil
 }
 
-// pod returns the first pod on the n-th node, if the pods could be added.
+// pod returns the first pod on the n-th node, if the pods were added.
 func (d *demo) pod(n int) (lab.Pod, error) {
 	if len(d.pods) <= n {
 		return lab.Pod{}, errors.New("there are no pods")
@@ -101,7 +100,7 @@ func (d *demo) pod(n int) (lab.Pod, error) {
 	return d.pods[n], nil
 }
 
-// showWiring prints the event in which a pod was added, and its transaction.
+// showWiring prints the event that added a pod, and its transaction.
 func (d *demo) showWiring(ctx context.Context) error {
 	pod, err := d.pod(0)
 	if err != nil {
@@ -119,7 +118,6 @@ func (d *demo) showWiring(ctx context.Context) error {
 	return nil
 }
 
-// wiring finds the event that added a pod, and its transaction.
 func wiring(ctx context.Context, l *lab.Lab, pod lab.Pod) (*controller.EventRecord, *kvscheduler.RecordedTxn, error) {
 	agent := l.Agent(pod.Node)
 	events, err := agent.Events(ctx)
@@ -135,7 +133,7 @@ func wiring(ctx context.Context, l *lab.Lab, pod lab.Pod) (*controller.EventReco
 	return nil, nil, fmt.Errorf("the agent of %s has recorded no event %q with a transaction for %s", pod.Node, "Add Pod", pod.ID())
 }
 
-// printTxn prints a transaction without the values, a line per operation.
+// printTxn prints the operations of a transaction without values.
 func (d *demo) printTxn(txn *kvscheduler.RecordedTxn) {
 	about, _, _ := strings.Cut(txn.Description, "\n")
 	d.printf("  transaction #%d %q: %s, of which in the kernel %s\n", txn.SeqNum, shorten(about), ms(txn.Stop.Sub(txn.Start)), ms(txn.SouthboundTime))
@@ -155,7 +153,7 @@ func (d *demo) printTxn(txn *kvscheduler.RecordedTxn) {
 
 var longID = regexp.MustCompile(`[0-9a-f]{40,}`)
 
-// shorten cuts IDs of containers, as other tools do.
+// shorten truncates container IDs.
 func shorten(text string) string {
 	return longID.ReplaceAllStringFunc(text, func(id string) string { return id[:12] + "…" })
 }
@@ -190,7 +188,7 @@ func (d *demo) showCommands() {
 	w.Flush()
 }
 
-// poll calls fn until it returns true, for at most the given time.
+// poll calls fn until it returns true or the limit has passed.
 func poll(ctx context.Context, limit time.Duration, fn func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -202,7 +200,7 @@ func poll(ctx context.Context, limit time.Duration, fn func() (bool, error)) err
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(10 * time.Millisecond): // REST can only be polled
+		case <-time.After(10 * time.Millisecond): // the REST API has no notifications
 		}
 	}
 }

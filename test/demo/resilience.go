@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// healLimit is how long the repair of a deleted route may take.
+// healLimit bounds the repair of a deleted route.
 const healLimit = 10 * time.Second
 
-// showDrift deletes the route to a pod on its node, then the default route
-// inside of the pod.
+// showDrift deletes the route to a pod on its node, then the default route in the pod.
 func (d *demo) showDrift(ctx context.Context) error {
 	pod, err := d.pod(0)
 	if err != nil {
@@ -30,8 +29,8 @@ func (d *demo) showDrift(ctx context.Context) error {
 	)
 }
 
-// repair deletes a route, awaits its return, and shows the transaction with an
-// operation on a key that contains keyPart.
+// repair deletes a route, waits for its return, and prints the transaction with an operation on a
+// key that contains keyPart.
 func (d *demo) repair(ctx context.Context, pod lab.Pod, where string, dst netip.Prefix, keyPart string) error {
 	before := time.Now()
 	limited, cancel := context.WithTimeout(ctx, healLimit)
@@ -70,9 +69,8 @@ func repairOf(ctx context.Context, agent *lab.REST, since time.Time, keyPart str
 	return found, nil
 }
 
-// showKill kills an agent with SIGKILL and starts it again, while pods on its
-// node exchange packets with a pod of another node, one of the same node, and
-// the outside.
+// showKill kills an agent and restarts it while pods on its node exchange packets with a pod of
+// another node, a pod of the same node, and the outside host.
 func (d *demo) showKill(ctx context.Context) error {
 	pod, err := d.pod(0)
 	if err != nil {
@@ -155,7 +153,7 @@ func (d *demo) startStreams(pod lab.Pod) ([]*lab.Stream, error) {
 	return streams, nil
 }
 
-// downtime of an agent: until it was ready, since its start and its kill.
+// downtime is the time until the agent was ready, since its start and since its kill.
 type downtime struct{ start, total time.Duration }
 
 func (d *demo) crash(ctx context.Context, node string, streams []*lab.Stream) (killed int, down downtime, err error) {
