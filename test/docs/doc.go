@@ -3,9 +3,9 @@
 // commands that cannot run there, with the reason.
 //
 //	page ──parse──> blocks ──> steps: a command, and the sample of its output
-//	                             │ run by a shell whose contiv-lab, contivctl, etcdctl, nft, … are those of the lab
+//	                             │ run by a shell with the lab's contiv-lab, contivctl, etcdctl, nft, …
 //	                             ▼
-//	                          output ──shape──> the same but for numbers, times, addresses and identifiers?
+//	                          output ──shape──> the same except numbers, times, addresses and identifiers?
 //
 // An HTML comment before a block, invisible to readers, creates the state that the text assumes,
 // such as a pod or a stopped etcd:

@@ -25,7 +25,7 @@ var binaries string
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
-		m.Run() // TestPages skips itself and says why
+		m.Run() // TestPages skips itself with the reason
 		return
 	}
 	labtest.Main(func(dir string) (int, error) {
@@ -111,7 +111,6 @@ func newLab(t *testing.T, up bool) *shell {
 	return s
 }
 
-// check runs the page.
 func (p *page) check(t *testing.T, sh *shell) {
 	outputs := map[int]string{}
 	differs := false

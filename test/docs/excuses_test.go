@@ -2,8 +2,8 @@ package docs
 
 import "strings"
 
-// excused lists commands that are not run here, and where they are tested. Those without page apply
-// to all pages.
+// excused lists commands that are not run here, and where they are tested. Entries without a page
+// apply to all pages.
 var excused = []struct{ page, command, why string }{
 	{"", "make", "TestTargetsOfMake looks whether they exist"},
 	{"", "kubectl", "needs a cluster: test/e2e uses kubectl with the manifests"},

@@ -33,7 +33,7 @@ var programs = []string{
 
 var assignments = regexp.MustCompile(`^(\w+=\S* +)+`)
 
-// program returns the program of a command line, "" if it is none of programs.
+// program returns the program of a command line, "" if it is not in programs.
 func program(line string) string {
 	word, _, _ := strings.Cut(assignments.ReplaceAllString(line, ""), " ")
 	word = strings.TrimPrefix(word, "bin/")

@@ -78,7 +78,6 @@ func sameShape(sample, output string) bool {
 	return true
 }
 
-// find returns the position of part in list, -1 if absent.
 func find(list, part []string) int {
 	for i := 0; i+len(part) <= len(list); i++ {
 		if slices.EqualFunc(list[i:i+len(part)], part, sameWord) {

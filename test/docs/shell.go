@@ -13,9 +13,8 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-// shell runs commands of pages with a lab's programs: contivctl asks the lab's agents; etcdctl
-// reaches etcd, as root unless the page exports other credentials; nft and ip run on node1; curl
-// asks KSR.
+// shell runs commands of pages with a lab's programs. contivctl uses the lab's agents; etcdctl uses
+// etcd as root unless the page exports other credentials; nft and ip run on node1; curl uses KSR.
 type shell struct {
 	lab     string
 	dir     string // working directory, which contains bin
@@ -51,7 +50,6 @@ func newShell(dir, binaries, name string) (*shell, error) {
 // shownVersion is the programs' version in samples.
 const shownVersion = "f2987fd"
 
-// commandTimeout bounds a command.
 const commandTimeout = 2 * time.Minute
 
 // run returns both outputs of a command. Its exports apply to later commands.
