@@ -1,4 +1,4 @@
-// Package locked has what tests share with a logger or a program that goes on while they look.
+// Package locked contains a buffer for tests that read the output of a running logger or program.
 package locked
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer can be read while it is written.
+// Buffer is safe for concurrent reads and writes.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
