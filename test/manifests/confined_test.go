@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPaths lists the node's directories that our pods mount. Anyone who breaks into a container
-// can read them and, unless they are read-only, write to them.
+// hostPaths lists the node's directories that our pods mount. A compromised container can read them
+// and, unless they are read-only, write to them.
 var hostPaths = map[string][]string{
 	"StatefulSet contiv-etcd": {"/var/etcd"},
 	"DaemonSet contiv-ksr":    nil,

@@ -69,7 +69,7 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 	same("the rest", kernel, vpp)
 }
 
-// Each node has one agent, whatever its labels.
+// Each node has one agent, independent of its labels.
 func TestEachNodeHasOneAgent(t *testing.T) {
 	objects := Objects(t)
 	for _, node := range []labels.Set{
