@@ -48,7 +48,7 @@ type site struct {
 	conn  *grpc.ClientConn
 }
 
-// newSite creates a node whose agent has the additional flags.
+// newSite creates a node with additional agent flags.
 func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -50,7 +50,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		}
 	}
 	put()
-	values.Interfaces[2].Enabled = false // a change, whose record has both versions
+	values.Interfaces[2].Enabled = false // an update is recorded with both versions
 	put()
 
 	client := s.rest()

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Link states appear in etcd and in contivctl, whatever changed them.
+// Link states appear in etcd and in contivctl after any cause of a change.
 func TestStatesOfInterfaces(t *testing.T) {
 	s := newSite(t, "--etcd-endpoints", "http://127.0.0.1:32379", "--controller-delay-local-resync", "100ms")
 	tap := &rpc.DataRequest{Interfaces: []*vpp_interfaces.Interface{{
