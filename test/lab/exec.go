@@ -43,6 +43,8 @@ func execIn(ctx context.Context, netns string, name string, args ...string) ([]b
 	return output.Bytes(), nil
 }
 
+// environment returns the environment of the lab's processes. It excludes the user's variables,
+// which could configure them by accident.
 func environment(lab string) []string {
 	env := []string{labVariable + "=" + lab}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", "GOTRACEBACK", "GODEBUG"} {

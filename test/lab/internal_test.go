@@ -33,6 +33,7 @@ func TestReusedProcessNumber(t *testing.T) {
 	if err := earlier.kill(); err != nil || !p.Alive() {
 		t.Errorf("error %v, bystander alive: %v", err, p.Alive())
 	}
+	// A zombie is dead although it still has its process number.
 	if err := p.kill(); err != nil || p.Alive() {
 		t.Errorf("error %v, killed process alive: %v", err, p.Alive())
 	}
@@ -65,6 +66,7 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 		second <- lock
 	}()
 	<-waiting
+	// The second lock must not be on the removed file.
 	first.remove()
 	first.release()
 	lock := <-second

@@ -100,6 +100,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A process that the lab did not start, such as a user's shell in a node.
 	shell := exec.Command("sleep", "100")
 	if err := lab.InNetns(lab.NetnsPath(st.Nodes[0].Netns), shell.Start); err != nil {
 		t.Fatal(err)

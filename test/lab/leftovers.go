@@ -32,7 +32,7 @@ func Leftovers(opts Options) ([]string, error) {
 		}
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if len(command) == 0 {
-			continue
+			continue // ended, but not yet reaped
 		}
 		left = append(left, fmt.Sprintf("process %s: %s", filepath.Base(filepath.Dir(file)), strings.ReplaceAll(string(command), "\x00", " ")))
 	}

@@ -167,6 +167,7 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	}
 	p := Process{PID: cmd.Process.Pid, Started: time.Now(), Log: log, Command: command, Netns: netns}
 	_, p.StartTime, err = procStat(p.PID)
+	// Reap the process if it ends first.
 	go cmd.Wait()
 	if err != nil {
 		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)

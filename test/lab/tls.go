@@ -173,6 +173,7 @@ func (s *State) etcdURL() string {
 // certificate gives full access.
 func (s *State) users() bool { return s.TLS && !s.Calico }
 
+// tlsOf returns the TLS configuration of an etcd user, nil in a lab with PlainText.
 func (l *Lab) tlsOf(st *State, user string) (*tls.Config, error) {
 	if !st.TLS {
 		return nil, nil
