@@ -29,6 +29,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1 := nodes[0].Netns
+	// Remove the old address first, as between two leases.
 	command.In(t, node1, "ip address flush dev eth0")
 	command.In(t, node1, "ip address add 192.168.16.77/24 dev eth0; ip route add default via 192.168.16.254")
 	await.That(t, "node2 knows the new address of node1", func() error {
@@ -49,6 +50,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		t.Errorf("the pod does not reach the outside, by the new address: %v", err)
 	}
 
+	// Pods follow the MTU of the NIC.
 	command.In(t, node1, "ip link set eth0 mtu 1400")
 	await.That(t, "the pod's MTU follows", func() error {
 		if out := command.In(t, added[0].Netns, "ip link show eth0"); !strings.Contains(out, "mtu 1350 ") {

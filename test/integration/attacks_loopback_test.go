@@ -38,6 +38,7 @@ func (l *attackLab) testLoopback(t *testing.T) {
 			l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr(target), "to "+target, fragment))
 		}
 	}
+	// An allowed packet marks the end.
 	const last = "to the gateway"
 	l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr("10.1.1.1"), last, false))
 	if err := listener.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {

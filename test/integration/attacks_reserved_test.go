@@ -70,6 +70,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 
+	// Simulate the leftover NAT rule of an earlier version. The agent must still reach etcd.
 	translated := fmt.Sprintf("nft add element ip contiv nat-static { %v . tcp . %d : %v . %d }", etcd.Addr(), etcd.Port(), l.evil.Of(false), pod)
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)

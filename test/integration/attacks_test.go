@@ -158,6 +158,7 @@ func (l *attackLab) testAllowedSources(t *testing.T) {
 		}
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv4, 3)
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv6, 1)
+		// Gratuitous ARP, as in a failover.
 		vip := netip.MustParseAddr("10.200.0.10")
 		owner.Wire.Send(t, frames.ARP(owner.MAC, false, owner.MAC, vip, vip))
 		if drops := l.drops(t, "node1")[dropKey{"keepalived", vswitch.DropARP}]; drops != 0 {

@@ -55,6 +55,7 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// Ask for enough events to include the ones before the restart.
 	events := ctl(t, l, "events", "node1", "--last", "200")
 	mustMatch(t, events,
 		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past$`,

@@ -240,6 +240,7 @@ func (l *hostileLab) ways(t *testing.T) map[string]way {
 
 func (l *hostileLab) write(t *testing.T, name string, data []byte) {
 	t.Helper()
+	// Rename the file, as the documentation requires.
 	temporary := filepath.Join(filepath.Dir(l.dir), "temporary")
 	if err := errors.Join(os.WriteFile(temporary, data, 0o600), os.Rename(temporary, filepath.Join(l.dir, name))); err != nil {
 		t.Fatal(err)

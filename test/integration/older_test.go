@@ -89,6 +89,7 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			l := olderLab(t, binaries)
 			replaceContent(t, l, file)
+			// Nodes keep the IDs of the older version in any start order.
 			for _, node := range []string{"node2", "node1"} {
 				if err := l.StartAgent(t.Context(), node); err != nil {
 					t.Fatal(err)

@@ -28,6 +28,7 @@ func TestEverybodyReachesEverybody(t *testing.T) {
 	if err := m.Err(); err != nil {
 		t.Error(err)
 	}
+	// 4 pods and 2 nodes to each other and to the outside host.
 	if got, want := len(m.Cells), 6*6; got != want {
 		t.Errorf("measured %d paths, want %d", got, want)
 	}
@@ -116,6 +117,7 @@ func TestADDThatFailsLeavesNothing(t *testing.T) {
 	if _, err := l.CNI(t.Context(), "DEL", p.ID()); err != nil {
 		t.Fatal(err)
 	}
+	// A device with that name blocks the pod's interface.
 	if _, err := l.Exec(t.Context(), p.ID(), "ip", "link", "add", "eth0", "type", "bridge"); err != nil {
 		t.Fatal(err)
 	}
