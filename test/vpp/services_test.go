@@ -138,6 +138,7 @@ func TestServices(t *testing.T) {
 			{"a pod of another node", c.Netns, onHost, false, anyones},
 			{"a pod of another node", c.Netns, keeps, false, clients},
 			{"a pod of another node", c.Netns, keeps, true, anyones}, // SNAT of its node applies to IPv4
+			// Includes pods on the host network.
 			{"a process of the node", node1.Netns, local, false, clients},
 			{"a process of the node", node1.Netns, local, true, hidden}, // through eth0 of the host, from outside of VPP
 			{"a process of the node", node1.Netns, far, false, clients},
