@@ -22,7 +22,8 @@ type fault struct {
 	row     row
 	streams []*lab.Stream
 	// logs holds the initial sizes of the agents' logs.
-	logs    map[string]int64
+	logs map[string]int64
+	// healing is the start of the recovery.
 	healing time.Time
 }
 

@@ -19,6 +19,7 @@ var binaries string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// Labs spend most of the time waiting.
 	flag.Set("test.parallel", "4")
 	if os.Geteuid() != 0 {
 		m.Run() // each test skips itself and reports the reason

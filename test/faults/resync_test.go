@@ -84,6 +84,7 @@ func (s *site) extraInterfaces(t *testing.T, wanted bool) error {
 	if out, err = s.Exec(t.Context(), "node1", "ip", "-o", "link"); err != nil {
 		return err
 	}
+	// Aliases identify the extra interfaces.
 	if have := strings.Count(out, "contiv:vpp/extra"); have != n {
 		return fmt.Errorf("%d devices, want %d", have, n)
 	}
