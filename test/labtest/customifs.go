@@ -165,6 +165,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		t.Fatal(err)
 	}
 
+	// A changed annotation changes only the interfaces that differ.
 	Apply(t, l, fmt.Sprintf(webWithInterfaces, "net2/veth,net3/tap", "eth0"))
 	await.That(t, "net3 replaces net1", func() error {
 		_, old := addressesAt(web.Netns, "net1")
