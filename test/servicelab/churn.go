@@ -65,7 +65,8 @@ func Churn(t *testing.T, l *lab.Lab) {
 type churn struct {
 	*serviceLab
 	*policytest.World
-	steps     []string
+	steps []string
+	// disturbed is set if the current batch changed the kernel.
 	disturbed bool
 	stopped   map[string]bool // agents, and "etcd"
 	settled   int             // number of batches

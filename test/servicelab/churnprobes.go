@@ -65,8 +65,10 @@ func (p probe) String() string {
 
 // outcome is the permitted result of a probe.
 type outcome struct {
+	// names lists endpoints that must answer.
 	names []string
-	may   []string
+	// may lists endpoints that may answer.
+	may []string
 	// denied is set if a policy may deny some connections.
 	denied bool
 	// unanswered excludes all of the above: connections are refused, ignored, or either of them if
