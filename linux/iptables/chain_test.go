@@ -73,7 +73,7 @@ func TestInvalidRuleChains(t *testing.T) {
 		"needs an absolute path":  func(v *ruleChain) { v.Namespace = &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD} },
 		"each rule is one line":   func(v *ruleChain) { v.Rules = []string{"-j DROP\n-A FORWARD -j DROP"} },
 		"quote that does not end": func(v *ruleChain) { v.Rules = []string{`-m comment --comment "x -j DROP`} },
-		"empty rule":              func(v *ruleChain) { v.Rules = []string{" "} },
+		"a rule is empty":         func(v *ruleChain) { v.Rules = []string{" "} },
 		"has the option -A":       func(v *ruleChain) { v.Rules = []string{"-A INPUT -j DROP"} },
 		"option --table=nat":      func(v *ruleChain) { v.Rules = []string{"--table=nat -j DROP"} },
 		"option -M":               func(v *ruleChain) { v.Rules = []string{"-j DROP --fragment -M /tmp/evil"} },

@@ -144,7 +144,7 @@ func isDown(t *testing.T, s *site, p *proxy) {
 	f := begin(t, s, "etcd is down", "etcd refuses connections, and has closed those that there were. Meanwhile a pod is added and another one removed.")
 	p.set(refuse, 0)
 	f.seesHealth("node1", "out of reach")
-	f.seesLog("node1", "Lost the database")
+	f.seesLog("node1", "Connection to the database lost")
 	began := time.Now()
 	if err := s.DelPod(t.Context(), s.pod(t, "gone", "node1").ID()); err != nil {
 		t.Error(err)
@@ -175,7 +175,7 @@ func hangs(t *testing.T, s *site, p *proxy) {
 	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
 	f.seesHealth("node1", "out of reach")
 	f.row.Kept += fmt.Sprintf(" The agent noticed after %v that etcd is silent.", round(time.Since(began)))
-	f.seesLog("node1", "Lost the database")
+	f.seesLog("node1", "Connection to the database lost")
 	f.heal()
 	p.set(pass, 0)
 	f.row.Until = "until what changed meanwhile had arrived"

@@ -15,8 +15,12 @@ import (
 //	guarded device    quotes no packet to an address of the pod? drop
 //	                  redirect? drop
 //	                  path MTU of a translated connection, or too small? drop
-//	other devices     redirect or path MTU: no connection, too small, or of a tunnel end? drop
+//	other devices     redirect or path MTU: no connection, too small, or between tunnel ends? drop
 //	of ours
+//	to this node      path MTU to a tunnel end? drop
+//
+// A node that translates forwards errors to its clients: the path MTU of a node port at a tunnel
+// end concerns hosts outside, but must not reach other nodes.
 //
 // A path MTU applies to an address. For a translated connection, that is the address of a node or
 // service, which other pods use, too. So a pod cannot change the path MTU of translated
@@ -72,6 +76,9 @@ func errorRules() (list []rule) {
 		}
 		add(chainErrors, f.name+" path MTU", tooBig, fromGroup(), goTo(chainPath))
 		add(chainQuoted, f.name+" path MTU", tooBig, goTo(chainPathOfPod))
+		for direction := range directions {
+			add(chainLocal, f.name+" path MTU to the end of a tunnel", ofFamily(f.family), tooBig, fromGroup(), tuple(f.destination, direction, first), inSet(f.ends), dropped)
+		}
 		if f.redirect != 0 {
 			add(chainErrors, f.name+" redirect", redirect, fromGroup(), goTo(chainPath))
 			add(chainQuoted, f.name+" redirect of a pod", redirect, dropped)
@@ -80,10 +87,12 @@ func errorRules() (list []rule) {
 	add(chainQuoted, "other errors", accept())
 	add(chainPathOfPod, "translated", translated(), dropped)
 	add(chainPathOfPod, "as received", goTo(chainPath))
+	add(chainPath, "frame of a bridge", inState(expr.CtStateBitUNTRACKED), accept())
 	add(chainPath, "of no connection", unrelated(), dropped)
 	for _, f := range icmpFamilies {
 		for direction := range directions {
-			add(chainPath, f.name+" to the end of a tunnel", ofFamily(f.family), tuple(f.destination, direction, first), inSet(f.ends), dropped)
+			add(chainPath, f.name+" between ends of tunnels", ofFamily(f.family), tuple(f.source, direction, first), inSet(f.ends),
+				tuple(f.destination, direction, first), inSet(f.ends), dropped)
 		}
 		add(chainPath, f.name+" too small", ofProtocol(f.protocol), transport(0, uint32(len(f.tooBig)), scratch), equals(f.tooBig...),
 			transport(f.mtuAt, uint32(len(f.minMTU)), scratch), of(&expr.Cmp{Op: expr.CmpOpLt, Register: scratch, Data: f.minMTU}), dropped)

@@ -20,10 +20,13 @@ import (
 // not see packets from SRv6 segments, so replies to them look invalid: they come from addresses
 // that the node routes into segments.
 
-func invalid() words {
+func invalid() words { return inState(expr.CtStateBitINVALID) }
+
+// inState matches packets in a state of connection tracking.
+func inState(bit uint32) words {
 	return join(nft.Words(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
-		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(expr.CtStateBitINVALID), Xor: make([]byte, 4)},
+		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(bit), Xor: make([]byte, 4)},
 	), differs(0, 0, 0, 0))
 }
 
