@@ -51,9 +51,9 @@ type ledger struct {
 	owner  func(key string) string
 	// slot is the minimal time that older revisions count, divided by slots-1.
 	slot time.Duration
-	// inUse returns the size of the data in bytes.
-	inUse func() int64
-	now   func() time.Time
+	// size returns the size of the database file in bytes, which etcd compares with the quota.
+	size func() int64
+	now  func() time.Time
 
 	mu       sync.Mutex
 	accounts map[string]*account
@@ -81,9 +81,9 @@ type entry struct {
 	revision int64
 }
 
-func newLedger(limits Limits, quota int64, keepFor time.Duration, owner func(string) string, inUse func() int64) *ledger {
+func newLedger(limits Limits, quota int64, keepFor time.Duration, owner func(string) string, size func() int64) *ledger {
 	return &ledger{
-		limits: limits, quota: quota, owner: owner, inUse: inUse, slot: keepFor / (slots - 2), now: time.Now,
+		limits: limits, quota: quota, owner: owner, size: size, slot: keepFor / (slots - 2), now: time.Now,
 		accounts: make(map[string]*account), keys: make(map[string]entry),
 	}
 }
@@ -233,7 +233,7 @@ func (m *admission) done() {
 // level returns the limit per user in a nearly full etcd. It is below the largest user's size and
 // falls as the size approaches the quota.
 func (l *ledger) level() (level int64, near bool) {
-	used, from := l.inUse(), l.quota/100*nearFull
+	used, from := l.size(), l.quota/100*nearFull
 	if used < from {
 		return 0, false
 	}

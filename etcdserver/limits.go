@@ -43,7 +43,7 @@ type limiter struct {
 
 func newLimiter(etcd *embed.Etcd, opts Options) *limiter {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &limiter{etcd: etcd, stop: stop, ledger: newLedger(opts.Limits, opts.Quota, opts.CompactAfter, opts.Owner, etcd.Server.Backend().SizeInUse)}
+	l := &limiter{etcd: etcd, stop: stop, ledger: newLedger(opts.Limits, opts.Quota, opts.CompactAfter, opts.Owner, etcd.Server.Backend().Size)}
 	stream := l.count()
 	l.done.Go(func() {
 		for l.follow(ctx, stream) {

@@ -408,7 +408,7 @@ func TestWatchesAreLimited(t *testing.T) {
 // In a nearly full etcd, the largest writers are refused and named. Root and small writers continue
 // until etcd is full. Afterwards, refused writers can write again.
 func TestLargestWriterIsRefusedFirst(t *testing.T) {
-	const quota = 64 << 20
+	const quota = 256 << 20
 	c := newCluster(t, Limits{Bytes: quota}, quota, "evil", "large", "good")
 	ctx := t.Context()
 	root, evil, large, good := c.client(Root), c.client("node:evil"), c.client("node:large"), c.client("node:good")
@@ -422,7 +422,7 @@ func TestLargestWriterIsRefusedFirst(t *testing.T) {
 		_, err := evil.Put(ctx, fmt.Sprint("/vnf-agent/evil/", i), value)
 		return err
 	})
-	if n < 60 {
+	if n < 300 {
 		t.Errorf("the largest was refused after %d writes", n)
 	}
 	if _, text := reports(t, good); !strings.Contains(text, "node:evil") || !strings.Contains(text, "nearly full") {

@@ -14,6 +14,7 @@ const maintainPeriod = 10 * time.Second
 // quota:
 //
 //	half of the quota, and half of the file is free   defragment
+//	nearly full, and a tenth of the quota is free     defragment
 //	full: etcd refuses writes                         compact all old revisions, defragment, and
 //	                                                  allow writes again if that made space
 //
@@ -50,10 +51,12 @@ func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, 
 	for _, alarm := range server.Alarms() {
 		full = full || alarm.Alarm == pb.AlarmType_NOSPACE && alarm.MemberID == uint64(server.MemberID())
 	}
-	if size := server.Backend().Size(); !full && (size < quota/2 || server.Backend().SizeInUse() > size/2) {
+	before, inUse := server.Backend().Size(), server.Backend().SizeInUse()
+	halfFree := before >= quota/2 && inUse <= before/2
+	nearlyFull := before >= quota/100*nearFull && before-inUse >= quota/10
+	if !full && !halfFree && !nearlyFull {
 		return false, nil
 	}
-	before := server.Backend().Size()
 	if full {
 		if server.KV().Rev() == tried {
 			return true, nil
