@@ -108,7 +108,7 @@ func (s *Source) Run(ctx context.Context, update func(*datastore.State)) {
 	}
 	s.setErr(nil)
 	signal(changed)
-	s.tell(ctx, changed, update)
+	s.notify(ctx, changed, update)
 }
 
 func signal(changed chan struct{}) {
@@ -118,8 +118,8 @@ func signal(changed chan struct{}) {
 	}
 }
 
-// tell calls update for changes until ctx ends.
-func (s *Source) tell(ctx context.Context, changed chan struct{}, update func(*datastore.State)) {
+// notify calls update for changes until ctx ends.
+func (s *Source) notify(ctx context.Context, changed chan struct{}, update func(*datastore.State)) {
 	interval := s.Interval
 	if interval == 0 {
 		interval = 100 * time.Millisecond

@@ -37,7 +37,7 @@ func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
 	return twin, true
 }
 
-// sweepTwins queues statuses whose twin is missing, and deletes twins without a status; without
+// sweepTwins queues statuses without a twin, and deletes twins without a status; without
 // LigatoStatus, all twins.
 func (p *Publisher) sweepTwins(ctx context.Context) error {
 	kvs, _, err := p.Store.List(ctx, models.NodePrefix(p.Node)+models.LigatoStatusPrefix)

@@ -48,7 +48,7 @@ type Publisher struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	// dirty holds the keys whose status may have changed, in order; queued is the same set.
+	// dirty holds the keys of statuses that may have changed, in order; queued is the same set.
 	dirty  []string
 	queued map[string]bool
 	// ticket numbers the calls of Replaced and Changed.
@@ -259,7 +259,7 @@ func (p *Publisher) teller(key string) string {
 	return ""
 }
 
-// followStates marks values whose state changes.
+// followStates marks values when their states change.
 func (p *Publisher) followStates(ctx context.Context) {
 	select {
 	case <-p.used:
