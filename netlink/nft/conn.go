@@ -24,13 +24,6 @@ func New(k Kernel) *Conn { return &Conn{kernel: k, gen: generations{kernel: k}} 
 // Release ends the connection.
 func (d *Conn) Release() { d.kernel.Close() }
 
-// Stop ends a Scan of another goroutine. The connection is of no use any more.
-func (d *Conn) Stop() {
-	if s, ok := d.kernel.(*sockets); ok {
-		s.stop.Store(true)
-	}
-}
-
 // Lock excludes other changes of our tables.
 func (d *Conn) Lock() { d.mu.Lock() }
 
@@ -125,12 +118,6 @@ func (d *Conn) Layout(family byte, table string) (t *Table, err error) {
 // Elements returns the sorted elements of a set; none if the set does not exist.
 func (d *Conn) Elements(family byte, table, set string) ([]Element, error) {
 	return d.gen.elements(family, table, set)
-}
-
-// Scan calls each with the elements of a set, in any order, some perhaps twice, without keeping them. It lists them once:
-// incomplete means that the ruleset changed meanwhile, so that some may be missing.
-func (d *Conn) Scan(family byte, table, set string, each func(Element)) (incomplete bool, err error) {
-	return d.gen.scan(family, table, set, each)
 }
 
 // Packets returns the counters of the elements of a set, by key.

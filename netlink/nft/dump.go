@@ -87,26 +87,7 @@ func listSet[T any](g *generations, family byte, table, set string, read func(el
 	return list, nil
 }
 
-func (g *generations) scan(family byte, table, set string, each func(Element)) (incomplete bool, err error) {
-	var raw [][]byte
-	err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
-		raw = elementsIn(m, raw[:0])
-		for _, element := range raw {
-			e, _ := elementOf(set, element)
-			each(e)
-		}
-	}, nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
-	switch {
-	case errors.Is(err, nl.ErrDumpInterrupted):
-		return true, nil
-	case errors.Is(err, unix.ENOENT):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("listing the elements of %q: %w", set, err)
-	}
-	return false, nil
-}
-
+// elements returns the sorted elements of a set.
 func (g *generations) elements(family byte, table, set string) ([]Element, error) {
 	return listSet(g, family, table, set, func(element []byte) Element {
 		e, _ := elementOf(set, element)

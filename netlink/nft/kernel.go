@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/mdlayher/netlink"
@@ -28,7 +27,6 @@ type sockets struct {
 	ns     *namespace.Namespace
 	reader *nl.SocketHandle
 	writer *netlink.Conn // opened when needed
-	stop   atomic.Bool   // answers are not read any more
 }
 
 // Open connects to the nftables of a network namespace. Call Release on the Conn.
@@ -60,7 +58,7 @@ func (s *sockets) Ask(message, flags uint16, data []byte, each func([]byte)) err
 	req.AddRawData(data)
 	return req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(answer []byte) bool {
 		each(answer)
-		return !s.stop.Load()
+		return true
 	})
 }
 

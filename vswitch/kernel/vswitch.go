@@ -71,7 +71,7 @@ type VSwitch struct {
 	receiveBuffer int
 	eventFault    func() error
 	watchers      sync.WaitGroup
-	ending        sync.WaitGroup // removal of former pods' connections and former endpoints' clients
+	ending        sync.WaitGroup // of connections of former pods
 	closing       chan struct{}
 	close         sync.Once
 }
@@ -102,7 +102,6 @@ func New(opts Options) (*VSwitch, error) {
 		return nil, err
 	}
 	v.ending.Go(func() { v.guards.EndConnections(v.closing) })
-	v.ending.Go(func() { v.nat.ForgetClients(v.closing) })
 	return v, nil
 }
 

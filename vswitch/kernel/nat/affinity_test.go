@@ -26,9 +26,8 @@ type affinitySite struct {
 	*Driver
 	*nfttest.Host
 	ipv6  bool
-	drawn uint32 // the slot drawn by the next packet
-	port  uint16
-	lazy  bool // serve does not delete clients of removed endpoints
+	drawn uint32 // what the next packet draws
+	port  uint16 // of the last connection
 }
 
 func newAffinitySite(t *testing.T, ipv6 bool) *affinitySite {
@@ -65,12 +64,9 @@ func (s *affinitySite) serve(t *testing.T, mappings ...*vpp_nat.DNat44_StaticMap
 	value := &vpp_nat.DNat44{Label: "default/web", StMappings: mappings}
 	if s.ipv6 {
 		setService(t, s.Driver, vswitch.DNAT66FromDNAT44(value))
-	} else {
-		setService(t, s.Driver, value)
+		return
 	}
-	if !s.lazy {
-		must(t, s.forgetDeparted(nil))
-	}
+	setService(t, s.Driver, value)
 }
 
 // ask opens a connection from a pod or the world and returns its endpoint. Each call draws another
@@ -322,94 +318,14 @@ func TestClientsOfEndpointsThatWentUnseen(t *testing.T) {
 		if s.ipv6 {
 			d.state = &upgraded.nat.dnat6
 		}
-		list, err := d.list([]*vpp_nat.DNat44{value})
-		must(t, err)
-		if len(list) != 1 || !proto.Equal(list[0], value) {
-			t.Errorf("found %v, want %v", list, value)
-		}
-		if n := s.clients(t); n != 1 {
-			t.Errorf("%d clients are remembered, want 1", n)
-		}
-		must(t, upgraded.forgetDeparted(nil))
-		if n := s.clients(t); n != 0 {
-			t.Errorf("%d clients are remembered with an endpoint that is gone", n)
+		for _, good := range []bool{false, true} {
+			list, err := d.list([]*vpp_nat.DNat44{value})
+			must(t, err)
+			if is := len(list) == 1 && proto.Equal(list[0], value); is != good {
+				t.Errorf("found %v, as it should be: %v, want %v", list, is, good)
+			}
+			must(t, d.set([]*vpp_nat.DNat44{value}))
 		}
 		s.want(t, "world", s.ask(t, "world", node), cluster, external, node)
-		must(t, upgraded.forgetDeparted(nil))
-		if n := s.clients(t); n != 1 {
-			t.Errorf("%d clients are remembered, want 1", n)
-		}
-	})
-}
-
-func (s *affinitySite) clients(t *testing.T) int {
-	t.Helper()
-	f := nat4
-	if s.ipv6 {
-		f = nat6
-	}
-	list, err := s.nat.Elements(f.proto, natTable, mapClients)
-	must(t, err)
-	return len(list)
-}
-
-// Neither the agent's start nor a change of endpoints waits for a list of clients, which may have a
-// million elements.
-func TestNobodyWaitsForListsOfClients(t *testing.T) {
-	eachVersion(t, func(t *testing.T, s *affinitySite) {
-		cluster, _, _ := s.frontends()
-		s.lazy = true
-		s.serve(t, s.to(cluster, all, 1, 2, 3))
-		upgraded, kernel := restarted(s.Host)
-		upgraded.forget, s.Driver = s.Driver.forget, upgraded
-		upgraded.ReadAhead()
-		d := s.dnat4()
-		if s.ipv6 {
-			d = s.dnat6()
-		}
-		value := &vpp_nat.DNat44{Label: "default/web", StMappings: []*vpp_nat.DNat44_StaticMapping{s.to(cluster, all, 1, 2, 3)}}
-		list, err := d.list([]*vpp_nat.DNat44{value})
-		if must(t, err); len(list) != 1 {
-			t.Fatalf("found %v", list)
-		}
-		s.serve(t, s.to(cluster, all, 1, 2))
-		if n := kernel.clients.Load(); n != 0 {
-			t.Errorf("clients were listed %d times", n)
-		}
-		must(t, s.forgetDeparted(nil))
-		if n := kernel.clients.Load(); n == 0 {
-			t.Error("clients were not listed in the background")
-		}
-	})
-}
-
-// Until the clients of a removed endpoint are deleted, they are balanced to another one, and stay
-// there afterwards. An endpoint that returns in time keeps its clients.
-func TestClientsAreForgottenLater(t *testing.T) {
-	eachVersion(t, func(t *testing.T, s *affinitySite) {
-		cluster, external, node := s.frontends()
-		serve := func(pods ...int) {
-			t.Helper()
-			s.serve(t, s.to(cluster, all, pods...), s.to(external, all, pods...), s.to(node, all, pods...))
-		}
-		serve(1, 2, 3)
-		for s.ask(t, "world", node) != "pod3" {
-			s.forgetAll()
-		}
-		s.lazy = true
-		serve(1, 2)
-		serve(1, 2, 3)
-		must(t, s.forgetDeparted(nil))
-		s.want(t, "world", "pod3", cluster, external, node)
-		serve(1, 2)
-		now := s.ask(t, "world", cluster)
-		if now == "pod3" {
-			t.Error("comes to an endpoint that is gone")
-		}
-		s.want(t, "world", now, cluster, external, node)
-		must(t, s.forgetDeparted(nil))
-		s.want(t, "world", now, cluster, external, node)
-		serve(1, 2, 3)
-		s.want(t, "world", now, cluster, external, node)
 	})
 }

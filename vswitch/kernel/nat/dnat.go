@@ -123,7 +123,6 @@ func (v dnat) changeDNAT(changes []natChange) error {
 	}
 	for _, change := range changes {
 		v.owed.returned(v.family, change.elements)
-		v.nat.departed[v.family].come(v.family, change.elements)
 	}
 	v.owed.add(stale)
 	err = errors.Join(v.forgetClients(v.owed.clients), v.endFlows(v.owed.flows), v.judge(v.family, v.owed.judged))

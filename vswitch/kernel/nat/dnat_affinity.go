@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backendSets holds the backends of services with session affinity, by the key of their clients.
-// Clients of a removed backend must be deleted, see departed.
+// Clients of services with session affinity are remembered by the kernel. They have
+// to be forgotten when their backend is none any more.
+
+// backendSets are backends by what their clients are remembered for.
 type backendSets map[clientsKey]map[string]bool
 
 // clientsKey is the port of a value in nat-clients, or a service in nat-affinity.
@@ -61,46 +63,57 @@ func (s backendSets) compare(f *natFamily, before, after []nft.Element) {
 	}
 }
 
-// readClients returns the wanted elements of nat-affinity, which holds only clients recorded by
-// earlier versions.
-func (v dnat) readClients(wanted func(key clientsKey, backend string) bool) (list []nft.Element, err error) {
-	elements, err := v.nat.Elements(v.family.proto, natTable, mapAffinity)
+// clientMaps are what clients are remembered in.
+func (d *dnatState) clientMaps() []string {
+	if d.byAddress {
+		return []string{mapClients, mapAffinity}
+	}
+	return []string{mapClients}
+}
+
+// readClients returns what the kernel remembers in a map, if it is wanted.
+func (v dnat) readClients(set string, wanted func(key clientsKey, backend string) bool) (list []nft.Element, err error) {
+	elements, err := v.nat.Elements(v.family.proto, natTable, set)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil // the sets are still those of an earlier version
+	}
 	if err != nil {
 		return nil, err
 	}
+	length, filler := v.family.serviceLength, 0
+	if set == mapClients {
+		length, filler = portKeyLength, len(native32(0))
+	}
 	for _, e := range elements {
-		if len(e.Key) > v.family.serviceLength && wanted(clientsKey{mapAffinity, e.Key[:v.family.serviceLength]}, e.Data) {
+		if len(e.Key) > length && len(e.Data) > filler && wanted(clientsKey{set, e.Key[:length]}, e.Data[filler:]) {
 			list = append(list, e)
 		}
 	}
 	return list, nil
 }
 
-// forgetClients deletes the clients of backends: from nat-affinity immediately, from nat-clients in
-// the background. The caller holds the lock.
+// forgetClients removes the clients of backends. The caller holds the lock.
 func (v dnat) forgetClients(gone backendSets) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	v.nat.departed[v.family].leave(gone)
-	if !v.state.byAddress {
-		return nil
-	}
-	var err error
-	for range 5 {
-		var list []nft.Element
-		list, err = v.readClients(func(key clientsKey, backend string) bool { return gone[key][backend] })
-		if err == nil && len(list) > 0 {
-			b := v.family.batch()
-			b.DeleteElements(list)
-			err = v.nat.Commit(b)
+	for _, set := range v.state.clientMaps() {
+		var err error
+		for range 5 { // the kernel forgets as well, at any time
+			var list []nft.Element
+			list, err = v.readClients(set, func(key clientsKey, backend string) bool { return gone[key][backend] })
+			if err == nil && len(list) > 0 {
+				b := v.family.batch()
+				b.DeleteElements(list)
+				err = v.nat.Commit(b)
+			}
+			if !errors.Is(err, unix.ENOENT) {
+				break
+			}
 		}
-		if !errors.Is(err, unix.ENOENT) {
-			break
+		if err != nil {
+			return fmt.Errorf("forgetting clients of backends that are gone: %w", err)
 		}
-	}
-	if err != nil {
-		return fmt.Errorf("forgetting clients of backends that are gone: %w", err)
 	}
 	return nil
 }

@@ -27,8 +27,7 @@ type dnatState struct {
 	// or unregistered values, and values that depend on interface addresses.
 	known     map[string][]nft.Element
 	byAddress bool
-	// sticky holds the backends of ports, for departed.
-	sticky  backendSets
+	// classes counts the services of each class that has sets.
 	classes map[natClass]int
 }
 
@@ -56,8 +55,6 @@ func (v dnat) loadDNAT() (err error) {
 			return err
 		}
 	}
-	v.nat.departed[v.family].start(state.sticky)
-	state.sticky = nil
 	*v.state = state
 	return nil
 }
@@ -101,23 +98,34 @@ func (v dnat) readDNAT() (dnatState, error) {
 			read = append(read, elements)
 		}
 	}
-	sticky, ports := backendSets{}, map[clientsKey]string{}
+	sticky, ports, services := backendSets{}, map[clientsKey]string{}, map[string]string{}
 	for _, elements := range read {
 		maps.Copy(ports, portsIn(elements))
+	}
+	for key, port := range ports {
+		services[port] = key.key
 	}
 	for _, elements := range read {
 		sticky.collect(v.family, elements, ports)
 	}
 	_, fresh.byAddress = table.Sets[mapAffinity]
-	if fresh.byAddress {
-		stale, err := v.readClients(func(key clientsKey, backend string) bool { return sticky[key] != nil && !sticky[key][backend] })
+	for _, set := range fresh.clientMaps() {
+		stale, err := v.readClients(set, func(key clientsKey, backend string) bool { return sticky[key] != nil && !sticky[key][backend] })
 		if err != nil {
 			return dnatState{}, err
 		}
-		read = append(read, stale)
+		if set == mapAffinity {
+			read = append(read, stale)
+			continue
+		}
+		for _, e := range stale { // of a port of a value that has a service
+			label, ok := fresh.owners[[2]string{setBalanced, services[e.Key[:portKeyLength]]}]
+			if !ok {
+				label = strayLabel
+			}
+			fresh.known[label] = append(fresh.known[label], e)
+		}
 	}
-	maps.DeleteFunc(sticky, func(key clientsKey, _ map[string]bool) bool { return key.set != mapClients })
-	fresh.sticky = sticky
 	v.family.assign(read, &fresh)
 	for _, list := range fresh.known {
 		slices.SortFunc(list, nft.Compare)

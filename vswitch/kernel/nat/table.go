@@ -141,13 +141,9 @@ type Driver struct {
 	judge func(*natFamily, judgedFlows) error
 }
 
-// New returns a Driver. The caller runs ForgetClients. The driver needs no closing.
+// New returns a Driver; there is nothing to close.
 func New(host *own.Host) *Driver {
-	more := make(chan struct{}, 1)
-	v := &Driver{Host: host, nat: natDriver{
-		Conn: host.NFT, ahead: map[*natFamily]ahead{}, more: more,
-		departed: map[*natFamily]*departed{nat4: {gone: backendSets{}, more: more}, nat6: {gone: backendSets{}, more: more}},
-	}}
+	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT, ahead: map[*natFamily]ahead{}}}
 	v.forget = func(stale conntrack.Stale) error { return stale.Forget(host.NS.Handle) }
 	v.judge = v.judgeFlows
 	return v
@@ -159,10 +155,8 @@ type natDriver struct {
 	dnat, dnat6 dnatState
 	// Conntrack entries and clients that are still to delete.
 	owed, owed6 leftBehind
-	// Removed backends with clients to delete; more signals them.
-	departed map[*natFamily]*departed
-	more     chan struct{}
-	ahead    map[*natFamily]ahead
+	// What was read of it before anybody asked.
+	ahead map[*natFamily]ahead
 }
 
 func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
