@@ -24,8 +24,10 @@ import (
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Directories of testdata/older are named after versions. They contain the etcd snapshot and local
@@ -104,7 +106,16 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			requireOlderConfiguration(t, l, node1)
-			pods := labtest.AddPods(t, l, olderPods()...)
+			etcd, err := l.Etcd()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer etcd.Close()
+			specs := olderPods()
+			for i := range specs {
+				specs[i].Template.UID = reflectedUID(t, etcd, specs[i].Name)
+			}
+			pods := labtest.AddPods(t, l, specs...)
 			open, closed, client := pods[0], pods[1], pods[2]
 			for pod, subnet := range map[*lab.Pod]string{&open: "10.1.1.", &client: "10.1.2."} {
 				if !strings.HasPrefix(pod.Address.String(), subnet) {
@@ -116,11 +127,6 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			if err := l.StartKSR(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			etcd, err := l.Etcd()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer etcd.Close()
 			if r, err := etcd.Get(t.Context(), models.KSRPrefix+dbresources.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(dbresources.FormatValue()) {
 				t.Errorf("format of the content: %v, %v", r, err)
 			}
@@ -129,6 +135,22 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			awaitStatus(t, l, "node1", "healthy", "", "")
 		})
 	}
+}
+
+// reflectedUID returns the UID of a pod in etcd.
+func reflectedUID(t *testing.T, etcd *clientv3.Client, pod string) types.UID {
+	t.Helper()
+	r, err := etcd.Get(t.Context(), models.KSRPrefix+"k8s/pod/"+pod+"/namespace/default")
+	if err != nil || len(r.Kvs) != 1 {
+		t.Fatalf("pod %s in etcd: %v, %v", pod, r, err)
+	}
+	var value struct {
+		UID types.UID `json:"uid"`
+	}
+	if err := json.Unmarshal(r.Kvs[0].Value, &value); err != nil || value.UID == "" {
+		t.Fatalf("pod %s in etcd: %s, %v", pod, r.Kvs[0].Value, err)
+	}
+	return value.UID
 }
 
 // Without etcd, an agent starts from the files of an older agent: first from the mirror, then,

@@ -143,6 +143,9 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 		return Pod{}, Node{}, err
 	}
 	pod := Pod{Namespace: spec.Namespace, Name: spec.Name, Node: spec.Node, ContainerID: randomHex(32), UID: randomUID(), HostPorts: hostPorts(spec.Template)}
+	if spec.Template != nil && spec.Template.UID != "" {
+		pod.UID = string(spec.Template.UID)
+	}
 	if st.podIndex(pod.ID()) >= 0 {
 		return Pod{}, Node{}, fmt.Errorf("lab %s has a pod %s already", st.Name, pod.ID())
 	}
