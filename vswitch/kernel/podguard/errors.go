@@ -101,13 +101,7 @@ func errorRules() (list []rule) {
 	return list
 }
 
-func unrelated() words {
-	return of(
-		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
-		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(expr.CtStateBitRELATED), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: make([]byte, 4)},
-	)
-}
+func unrelated() words { return join(stateBit(expr.CtStateBitRELATED), equals(0, 0, 0, 0)) }
 
 // ofDirection matches packets of a direction of a connection. An error has the opposite direction
 // of its quoted packet.

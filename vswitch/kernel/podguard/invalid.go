@@ -23,11 +23,14 @@ import (
 func invalid() words { return inState(expr.CtStateBitINVALID) }
 
 // inState matches packets in a state of connection tracking.
-func inState(bit uint32) words {
-	return join(nft.Words(
+func inState(bit uint32) words { return join(stateBit(bit), differs(0, 0, 0, 0)) }
+
+// stateBit loads one bit of the state of connection tracking into the scratch register.
+func stateBit(bit uint32) words {
+	return nft.Words(
 		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
 		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(bit), Xor: make([]byte, 4)},
-	), differs(0, 0, 0, 0))
+	)
 }
 
 // leadsTo loads the output device of the route to the destination or the source.
