@@ -28,7 +28,7 @@ var namespaceCount atomic.Int32
 func netNSName(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	name := fmt.Sprintf("lx%d-%d", os.Getpid(), namespaceCount.Add(1))
 	ip(t, "netns", "add", name)

@@ -30,7 +30,7 @@ type netns string
 func newNetns(t *testing.T, suffix string) netns {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	n := netns(fmt.Sprintf("ag%d-%s", os.Getpid(), suffix))
 	if out, err := exec.Command("ip", "netns", "add", string(n)).CombinedOutput(); err != nil {

@@ -62,7 +62,7 @@ func TestKubeconfigIsAsked(t *testing.T) {
 
 func TestLocalAgentIsTheLastResort(t *testing.T) {
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
-		t.Skip("this host has an agent")
+		t.Skip("this host has an agent: run the test on a host without one")
 	}
 	nobody := Options{InCluster: func(context.Context, string, string) ([]*Agent, error) { return nil, nil }}
 	t.Setenv("KUBECONFIG", "")

@@ -23,7 +23,7 @@ var made atomic.Int32
 func newNetNS(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	name := fmt.Sprintf("lxns%d-%d", os.Getpid(), made.Add(1))
 	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {

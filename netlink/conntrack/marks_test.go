@@ -14,7 +14,7 @@ import (
 // Only the bits of the mask go, only of stale marks, of connections of both IP versions and in zones.
 func TestClearMarks(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	name := fmt.Sprintf("marks%d", os.Getpid())
 	run := func(command string) {

@@ -17,7 +17,7 @@ import (
 func newNamespace(t *testing.T, name string) netns.NsHandle {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	name = fmt.Sprintf("ev%d%s", os.Getpid(), name)
 	ip(t, "netns add "+name)
@@ -184,7 +184,7 @@ func TestEventsOfOtherNamespaces(t *testing.T) {
 	}
 	s := subscribe(t, own, Options{AllNamespaces: true})
 	if !s.AllNamespaces {
-		t.Skip("this kernel reports its own namespace only, or the test lacks NET_BROADCAST")
+		t.Skip("this kernel reports its own namespace only, or the test lacks NET_BROADCAST: run it as root in the first user namespace")
 	}
 	change(t, other, 1)
 	if d, err := s.Receive(time.Time{}); err != nil || d.Namespace != 7 {

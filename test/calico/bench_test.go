@@ -59,7 +59,7 @@ func vppOf(t testing.TB, w *node) forwarder {
 // per second.
 func BenchmarkManyBlocks(b *testing.B) {
 	if os.Geteuid() != 0 {
-		b.Skip("network namespaces need root")
+		b.Skip("network namespaces need root: run the test as root")
 	}
 	b.Run("kernel", func(b *testing.B) { measureManyBlocks(b, kernelOf) })
 	b.Run("vpp", func(b *testing.B) { measureManyBlocks(b, vppOf) })

@@ -48,7 +48,7 @@ type site struct {
 func newSite(t testing.TB) *site {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	s := &site{t: t, dir: t.TempDir(), name: fmt.Sprintf("cc%d-%d", os.Getpid(), time.Now().UnixNano()%1e6)}
 	s.addNetns("sw")

@@ -36,7 +36,7 @@ type netns struct {
 func newNetNS(t testing.TB) netns {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	n := netns{t, fmt.Sprintf("fam%d-%d", os.Getpid(), serial.Add(1))}
 	run(t, "ip", "netns", "add", n.name)

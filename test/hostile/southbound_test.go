@@ -84,7 +84,7 @@ func pathOf(netns string) string { return filepath.Join(models.NetNSDir, netns) 
 func addNetns(t testing.TB, name string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	name = fmt.Sprintf("%s-%d", name, os.Getpid())
 	run(t, "ip", "netns", "add", name)

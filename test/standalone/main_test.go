@@ -52,7 +52,7 @@ type site struct {
 func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces need root: run the test as root")
 	}
 	s := &site{t: t, dir: t.TempDir(), flags: flags}
 	s.netns = s.addNetns("node")
