@@ -117,7 +117,7 @@ VM_TESTS ?= .
 VM_OPTIONAL ?=
 
 .PHONY: test-vm
-test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/kernels.md
+test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/design/kernels.md
 	@if hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils ipvsadm:ipvsadm && hack/kernels.sh '$(VM_CACHE)' $(VM_KERNELS); then \
 		jobs='$(VM_JOBS)'; if [[ cluster =~ $$jobs ]]; then hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'; hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'; hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'; fi; \
 		set -x; \
@@ -157,7 +157,7 @@ bench: ## run the benchmarks; print what the scheduler's must reach, and reach
 	go run ./test/bench ./...
 
 .PHONY: diagrams
-diagrams: ## draw the control flows in docs/control-flows.md anew
+diagrams: ## draw the control flows in docs/design/control-flows.md anew
 	go test -run '^TestControlFlowsPage$$' ./kvscheduler -update
 
 .PHONY: generate

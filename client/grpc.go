@@ -28,7 +28,7 @@ import (
 // maxMessage is the maximum size of an answer, in bytes. The agent limits requests.
 const maxMessage = 64 << 20
 
-// Metadata of calls and answers, see docs/contivgrpc.md.
+// Metadata of calls and answers, see docs/user/grpc.md.
 const (
 	clientMetadata  = "contiv-client"
 	revertMetadata  = "contiv-revert"

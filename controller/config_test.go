@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The table of docs/controller.md.
+// The table of docs/design/controller.md.
 func TestDocumentedDefaults(t *testing.T) {
 	var documented controller.Config
 	err := json.Unmarshal([]byte(`{

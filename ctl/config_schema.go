@@ -60,7 +60,7 @@ func fileSchema() map[string]any {
 	return map[string]any{
 		"$schema":     "http://json-schema.org/draft-07/schema#",
 		"title":       "Value of the northbound API",
-		"description": "One document per value, see docs/northbound.md",
+		"description": "One document per value, see docs/user/northbound.md",
 		"type":        "object",
 		"properties": map[string]any{
 			"key":   map[string]any{"type": "string", "description": "Key of the value"},

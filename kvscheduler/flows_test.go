@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-const flowsPage = "../docs/control-flows.md"
+const flowsPage = "../docs/design/control-flows.md"
 
 // flows are the scenarios of the page, in order.
 var flows = []string{
@@ -26,7 +26,7 @@ func TestControlFlowsPage(t *testing.T) {
 		"# Control flows\n\n" +
 		"The scheduler in typical situations. Each diagram is drawn from the record of a transaction on a toy network;\n" +
 		"`contivctl txns SEQ -o diagram` draws the transactions of an agent. The scripts, with more steps and their output, are in\n" +
-		"[kvscheduler/testdata](../kvscheduler/testdata).\n\n" +
+		"[kvscheduler/testdata](../../kvscheduler/testdata).\n\n" +
 		"The words in brackets are flags of an operation. `NOOP`: only the state of the value changed, and the southbound was not called;\n" +
 		"`WAS-PENDING`: the dependencies of the value are now met.\n")
 	for _, name := range flows {

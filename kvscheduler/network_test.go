@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// network is the southbound of the scenario scripts: a toy version of the network in docs/control-flows.md.
+// network is the southbound of the scenario scripts: a toy version of the network in docs/design/control-flows.md.
 //
 //	descriptor      key                                     needs                        derives
 //	interface       interface/<name>                        af-packet: the host if.      addresses, unnumbered

@@ -6,7 +6,7 @@
 //	     └──starts and restarts──> contiv-agent   ─┘ the program's name
 //
 // Each can restart without the other: VPP forwards without the agent, and a restarted agent
-// reconnects to VPP. docs/adr/005 gives the reasons.
+// reconnects to VPP. docs/design/adr/005 gives the reasons.
 package main
 
 import (

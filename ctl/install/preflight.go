@@ -220,7 +220,7 @@ func (s *surroundings) judgeCluster(f *findings) {
 	case 1:
 		f.add(OK, "", "", "one node of the control plane, for etcd and KSR")
 	default:
-		f.add(Warning, "", "name one in etcd.nodeSelector of the chart, or use an etcd of your own (docs/install.md)",
+		f.add(Warning, "", "name one in etcd.nodeSelector of the chart, or use an etcd of your own (docs/operator/install.md)",
 			"%d nodes of the control plane: the data of etcd stay on the one where it starts", controlPlane)
 	}
 	kubeProxy := false

@@ -14,7 +14,7 @@ import (
 
 // BenchmarkWriters compares this package, the library google/nftables, and the program nft, which
 // knftables executes: 10 000 elements in one transaction, one more element, one rule, and listing
-// all elements. See docs/adr/012.
+// all elements. See docs/design/adr/012.
 func BenchmarkWriters(b *testing.B) {
 	for _, w := range []writer{ownWriter{}, libraryWriter{}, programWriter{}} {
 		b.Run(w.name(), func(b *testing.B) {

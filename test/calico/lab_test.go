@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Follows docs/calico.md: two commands make a lab in which pods communicate across nodes, and
+// Follows docs/operator/calico.md: two commands make a lab in which pods communicate across nodes, and
 // remove it completely.
 func TestLab(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,16 +37,22 @@ func TestMain(m *testing.M) {
 
 // alone lists pages with their own lab; false: they create it themselves. All other pages share
 // one.
-var alone = map[string]bool{"README.md": false, "docs/lab.md": false, "docs/calico.md": false, "docs/contivctl.md": true}
+var alone = map[string]bool{"README.md": false, "docs/user/lab.md": false, "docs/operator/calico.md": false, "docs/user/contivctl.md": true}
 
 // pages of the documentation, parsed.
 func pages(t *testing.T) (list []*page) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(labtest.Root, "docs", "*.md"))
+	files := []string{filepath.Join(labtest.Root, "README.md")}
+	err := filepath.WalkDir(filepath.Join(labtest.Root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, filepath.Join(labtest.Root, "README.md")) {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ func TestPodsAreConfinedToEtcdsDoor(t *testing.T) {
 				}
 			}
 			var doors []string
-			if !slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) { // such nodes do not reach NodePorts with kube-proxy: docs/install.md
+			if !slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) { // such nodes do not reach NodePorts with kube-proxy: docs/operator/install.md
 				doors = append(doors, etcdPort)
 			}
 			if node.Name == e2e.ControlPlaneNode {

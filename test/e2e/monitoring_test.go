@@ -229,7 +229,7 @@ func (t target) get(ctx context.Context, from lab.Endpoint, path string, certifi
 	return string(page), err
 }
 
-// metricsSecrets creates the Secrets of docs/monitoring.md: for agents and KSR, and for Prometheus.
+// metricsSecrets creates the Secrets of docs/operator/monitoring.md: for agents and KSR, and for Prometheus.
 func (s *site) metricsSecrets(server, client string) {
 	s.t.Helper()
 	authority, err := pki.NewAuthority("metrics", time.Now())

@@ -61,7 +61,7 @@ func installManifests(s *site, old string) {
 	s.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
 }
 
-// docs/install.md: state unknown to the older version must be removed, from etcd too.
+// docs/operator/install.md: state unknown to the older version must be removed, from etcd too.
 func backToManifests(s *site, old string) {
 	s.kubectl("exec", "-n", "kube-system", "daemonset/contiv-ksr", "--", "contiv-ksr", "forget-users", "--etcd-config=/etc/contiv/etcd.conf")
 	s.giveEtcdToRoot()
@@ -73,7 +73,7 @@ func backToManifests(s *site, old string) {
 	s.rolledOut()
 }
 
-// docs/etcd.md: an older etcd is root, without the capability to write another user's files.
+// docs/operator/etcd.md: an older etcd is root, without the capability to write another user's files.
 func (s *site) giveEtcdToRoot() {
 	s.t.Helper()
 	data := filepath.Join(s.Dir(), "nodes", e2e.ControlPlaneNode, "var/etcd/contiv-data")

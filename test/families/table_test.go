@@ -21,11 +21,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/northbound.md")
+var update = flag.Bool("update", false, "write the table of docs/user/northbound.md")
 
 // page has the table between the two marks.
 const (
-	page     = "../../docs/northbound.md"
+	page     = "../../docs/user/northbound.md"
 	begin    = "<!-- The table is written by `go test ./test/families -run Table -update`. -->\n"
 	end      = "<!-- end of the table -->\n"
 	yes      = "yes"

@@ -9,7 +9,7 @@
 //	  └── bolt.db, log ──> symlinks into an unmounted tmpfs of 1 MB, which ends
 //	                       with this process
 //
-// go test ./test/faults -args -write writes the report to docs/faults.md.
+// go test ./test/faults -args -write writes the report to docs/design/faults.md.
 //
 // test/integration covers agents killed under traffic and at each moment of DEL, and damage in the
 // kernel.

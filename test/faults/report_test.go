@@ -81,7 +81,7 @@ func (r *reporter) finish() error {
 	if len(r.rows) != len(order) {
 		return fmt.Errorf("the report would have %d faults of %d: run all tests, with -clock", len(r.rows), len(order))
 	}
-	return os.WriteFile(filepath.Join(labtest.Root, "docs", "faults.md"), []byte(r.markdown()), 0o644)
+	return os.WriteFile(filepath.Join(labtest.Root, "docs", "design", "faults.md"), []byte(r.markdown()), 0o644)
 }
 
 func round(d time.Duration) time.Duration {
@@ -94,7 +94,7 @@ func round(d time.Duration) time.Duration {
 const preface = `# Faults
 
 What breaks around an agent, and what comes of it. Measured, not promised: written by
-` + "`go test ./test/faults -args -write -clock`" + `, which makes each fault in a [lab](lab.md) while a pod sends a packet every
+` + "`go test ./test/faults -args -write -clock`" + `, which makes each fault in a [lab](../user/lab.md) while a pod sends a packet every
 %v to a pod on the same node, to one on another node and to a host outside. Times are of one run on a small machine with several labs at
 once, with the default configuration.
 

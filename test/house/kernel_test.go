@@ -7,7 +7,7 @@ import (
 )
 
 // subsystem lists the allowed imports of the kernel driver's subsystems, which may import only
-// subsystems below them (docs/adr/006). For others they declare interfaces, which package kernel
+// subsystems below them (docs/design/adr/006). For others they declare interfaces, which package kernel
 // implements.
 var subsystem = []string{"api", "models", "kvscheduler", "vswitch", "delta", "netlink", "vswitch/kernel/own", "vswitch/kernel/drift"}
 
@@ -38,7 +38,7 @@ func TestKernelSubsystemsAreListed(t *testing.T) {
 	}
 	for _, d := range dirs {
 		if room, _, _ := roomOf(driver + "/" + d.Name()); d.IsDir() && d.Name() != "testdata" && room == driver {
-			t.Errorf("%s/%s may import any subsystem: add it to kernelRooms with its imports (docs/adr/006)", driver, d.Name())
+			t.Errorf("%s/%s may import any subsystem: add it to kernelRooms with its imports (docs/design/adr/006)", driver, d.Name())
 		}
 	}
 }

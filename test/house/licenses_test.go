@@ -16,9 +16,9 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/licenses.md")
+var update = flag.Bool("update", false, "write docs/reference/licenses.md")
 
-const licensesPage = "../../docs/licenses.md"
+const licensesPage = "../../docs/reference/licenses.md"
 
 // accepted lists licences that our code may be linked with, by words that are only in their texts,
 // in order of evaluation.
@@ -43,11 +43,11 @@ type dependency struct {
 	Replace            *dependency
 }
 
-// docs/licenses.md names the licence of each module linked into our programs. go test -run Licenses
+// docs/reference/licenses.md names the licence of each module linked into our programs. go test -run Licenses
 // -update ./test/house writes it.
 func TestLicenses(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("# Licences\n\nContiv is under the [Apache License 2.0](../LICENSE). Its programs contain these Go modules (`go test ./test/house -run Licenses -update` writes\n" +
+	page.WriteString("# Licences\n\nContiv is under the [Apache License 2.0](../../LICENSE). Its programs contain these Go modules (`go test ./test/house -run Licenses -update` writes\n" +
 		"the list and fails for a missing or incompatible licence):\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, m := range linkedModules(t) {
 		ids, err := licensesOf(m.Dir)
@@ -57,7 +57,7 @@ func TestLicenses(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "| %s | %s | %s |\n", m.Path, m.Version, strings.Join(ids, " and "))
 	}
-	page.WriteString("\nWhat images contain besides, Debian's packages, is in their [bill of material](install.md#images), and their licences are in `/usr/share/doc`.\n")
+	page.WriteString("\nWhat images contain besides, Debian's packages, is in their [bill of material](../operator/install.md#images), and their licences are in `/usr/share/doc`.\n")
 	if *update {
 		if err := os.WriteFile(licensesPage, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestLicenses(t *testing.T) {
 		return
 	}
 	if data, err := os.ReadFile(licensesPage); err != nil || string(data) != page.String() {
-		t.Errorf("docs/licenses.md is not current: go test ./test/house -run Licenses -update (%v)", err)
+		t.Errorf("docs/reference/licenses.md is not current: go test ./test/house -run Licenses -update (%v)", err)
 	}
 }
 

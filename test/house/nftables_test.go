@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Only tests execute the program nft, directly or through a library: see docs/adr/012.
+// Only tests execute the program nft, directly or through a library: see docs/design/adr/012.
 func TestNothingExecutesNft(t *testing.T) {
 	for _, room := range []string{"vswitch", "linux", "netlink", "plugins", "cmd", "cni", "ctl"} {
 		forEachFile(t, room, func(path string, file *ast.File) {

@@ -35,7 +35,7 @@ func TestPackageSize(t *testing.T) {
 	}
 	for dir, n := range files {
 		if n > maxFiles {
-			t.Errorf("%s has %d files: split it by subject (docs/adr/006), a package has at most %d", dir, n, maxFiles)
+			t.Errorf("%s has %d files: split it by subject (docs/design/adr/006), a package has at most %d", dir, n, maxFiles)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 }
 
 // answerAt adds a policy rule and a routing table to a pod for packets from a custom interface's
-// addresses, as described in docs/custom-interfaces.md.
+// addresses, as described in docs/user/custom-interfaces.md.
 func answerAt(t *testing.T, netns, device string, addrs []netip.Addr) {
 	t.Helper()
 	for _, addr := range addrs {

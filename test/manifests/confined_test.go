@@ -46,7 +46,7 @@ func TestHostPathsAreThoseThatAreNeeded(t *testing.T) {
 }
 
 // Containers have only the capabilities justified in the manifest, cannot gain more, and cannot
-// change their image. VPP's container has all by default: docs/install.md gives the reasons.
+// change their image. VPP's container has all by default: docs/operator/install.md gives the reasons.
 func TestContainersAreConfined(t *testing.T) {
 	confined, err := install.Render("vpp: {enabled: true, privileged: false}")
 	if err != nil {

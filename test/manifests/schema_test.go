@@ -256,7 +256,7 @@ func documentedOptions(t *testing.T) map[string]string {
 	row := regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.0-9-]+`(?:, )?)+) \\|(?:.*?\\|)? (.+?) \\|$")
 	key := regexp.MustCompile("`([^`]+)`")
 	link := regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
-	for _, page := range []string{"plugins", "controller", "services", "agent", "vpp"} {
+	for _, page := range []string{"design/plugins", "design/controller", "services", "operator/agent", "vpp"} {
 		data, err := os.ReadFile(filepath.Join(Dir(), "../docs", page+".md"))
 		if err != nil {
 			t.Fatal(err)

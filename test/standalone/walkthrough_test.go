@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestWalkthroughs runs testdata/*.txtar, which follow docs/northbound.md and the scheduler's
+// TestWalkthroughs runs testdata/*.txtar, which follow docs/user/northbound.md and the scheduler's
 // control flows with operators' commands. Each script has an agent on its own node, and an etcd:
 //
 //	etcdctl, contivctl   lead to them without further options; contivctl config over

@@ -3,5 +3,5 @@
 //
 //	make test-vm
 //
-// It writes the features of each kernel to docs/kernels.md.
+// It writes the features of each kernel to docs/design/kernels.md.
 package vm

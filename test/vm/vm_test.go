@@ -28,9 +28,9 @@ const (
 	testsVariable   = "CONTIV_VM_TESTS"   // regular expression of the conformance tests, as for go test -run; default all
 )
 
-var update = flag.Bool("update", false, "write the results into docs/kernels.md")
+var update = flag.Bool("update", false, "write the results into docs/design/kernels.md")
 
-const page = "../../docs/kernels.md"
+const page = "../../docs/design/kernels.md"
 
 // job is a job in a virtual machine.
 type job struct {
@@ -247,7 +247,7 @@ func tested(prefix string) func(*testing.T, string, bool) table {
 	}
 }
 
-// table is docs/kernels.md: each kernel's support, by row and release.
+// table is docs/design/kernels.md: each kernel's support, by row and release.
 type table map[string]map[string]string
 
 const (

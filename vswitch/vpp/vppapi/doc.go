@@ -7,5 +7,5 @@
 // Requests are pipelined: VPP answers them in order, and a number (the context) matches replies.
 // When the connection ends, all pending requests fail at once.
 //
-// docs/adr explains why GoVPP's own connection (its package core) is not used.
+// docs/design/adr explains why GoVPP's own connection (its package core) is not used.
 package vppapi
