@@ -2,9 +2,12 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/contiv/contiv/test/await"
@@ -61,12 +64,26 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 		}
 		command.In(t, node, fmt.Sprintf(`ping -c 1 -W 0.1 %[1]s || true; bash -c 'echo x > /dev/udp/%[1]s/4001' || true; bash -c 'echo x > /dev/udp/%[1]s/4002' || true`, to))
 	}
+	// Segments of no connection: conntrack calls some of them invalid, and others open a connection.
+	nodeMAC, routerMAC := deviceMAC(t, node, "eth0"), deviceMAC(t, state.Underlay(), "nodes")
+	for _, text := range []string{"10.96.0.60", "10.96.77.78", "fd96::60", "fd96::7778", "10.96.77.77", "fd96::7777"} {
+		to := netip.MustParseAddr(text)
+		own := underlayAddress(t, state.Nodes[0], to.Is6())
+		for i, flags := range []byte{frames.ACK, frames.FIN | frames.ACK, tcpRST, tcpRST | frames.ACK, frames.SYN | frames.ACK, frames.FIN} {
+			src := netip.AddrPortFrom(outsideOf(to.Is6()), uint16(6000+i))
+			outside.Send(t, frames.TCP(routerMAC, nodeMAC, src, netip.AddrPortFrom(to, 80), flags))
+			sendRaw(t, node, netip.AddrPortFrom(own, uint16(6100+i)), netip.AddrPortFrom(to, 80), flags)
+		}
+	}
 	pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, pod.Of(false), lab.OutsideAddress.Addr(), "the last one", false))
 	seen := outside.Receive(await.Patience, frames.Containing("the last one"))
 	if seen == nil {
 		t.Fatal("what the pod sends outside does not arrive")
 	}
 	for _, frame := range seen {
+		if frames.MAC(frame[6:12]) == routerMAC {
+			continue
+		}
 		for _, prefix := range []string{"10.96.0.0/16", "fd96::/16"} {
 			p := netip.MustParsePrefix(prefix)
 			network := p.Addr().AsSlice()[:2]
@@ -75,5 +92,25 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 				t.Errorf("a packet to %x left the node: %x", frame[at:at+map[bool]int{false: 4, true: 16}[p.Addr().Is6()]], frame)
 			}
 		}
+	}
+}
+
+// sendRaw sends a TCP segment without a connection from a process of the network namespace.
+func sendRaw(t *testing.T, netns string, from, to netip.AddrPort, flags byte) {
+	t.Helper()
+	header := map[bool]int{false: 14 + 20, true: 14 + 40}[to.Addr().Is6()]
+	segment := frames.TCP(frames.MAC{}, frames.MAC{}, from, to, flags)[header:]
+	if err := labtest.Inside(netns, func() error {
+		conn, err := net.Dial(map[bool]string{false: "ip4:tcp", true: "ip6:tcp"}[to.Addr().Is6()], to.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err = conn.Write(segment); errors.Is(err, syscall.EPERM) { // dropped at once
+			return nil
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 }

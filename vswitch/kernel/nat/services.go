@@ -205,11 +205,15 @@ func (f *natFamily) restricted() []nft.Word {
 // one. The rule applies even while another proxy translates services: connections with another port
 // would not survive the switch.
 func (s *natState) bridged(add adder) {
-	kind := make([]byte, unix.IFNAMSIZ)
-	copy(kind, "bridge")
-	add(chainBridged, "frames of bridges", words(
-		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: reg(0)}, equal(0, native32(own.DeviceGroup)),
-		&expr.Meta{Key: nft.MetaInputKind, Register: reg(0)}, equal(0, kind), &expr.Notrack{}))
+	add(chainBridged, "frames of bridges", words(&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: reg(0)}, equal(0, native32(own.DeviceGroup))),
+		ofKind(nft.MetaInputKind, "bridge"), words(&expr.Notrack{}))
+}
+
+// ofKind matches the kind of a packet's device.
+func ofKind(key expr.MetaKey, kind string) []nft.Word {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, kind)
+	return words(&expr.Meta{Key: key, Register: reg(0)}, equal(0, padded))
 }
 
 func (s *natState) fromNode(add adder) {
@@ -236,14 +240,22 @@ func (s *natState) scoped(add adder) {
 
 // clusterIPs refuses unused cluster IPs and ports. Only the first packet of a connection is
 // translated, and its endpoint may be such an address. So packets translated to a cluster IP do not
-// leave the node, unless it is an address of the node. Services in SRv6 segments are not
-// translated, and conntrack may consider their packets invalid.
+// leave the node, unless it is an address of the node. Conntrack calls some packets invalid, which
+// are never translated. They do not leave by devices that lead to other machines. SRv6 segments
+// carry packets to cluster IPs by other devices.
 func (s *natState) clusterIPs(add adder) {
+	notLocal := words(&expr.Fib{Register: reg(0), FlagDADDR: true, ResultADDRTYPE: true}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(typeLocal)})
 	for _, chain := range []string{chainUnused, chainUnusedOwn} {
 		for _, p := range s.network.clusterIPs {
-			add(chain, "an endpoint in "+p.String(), s.family.within(s.family.destination, p),
-				words(&expr.Fib{Register: reg(0), FlagDADDR: true, ResultADDRTYPE: true}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(typeLocal)}, &expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}),
+			to := slices.Concat(s.family.within(s.family.destination, p), notLocal)
+			add(chain, "an endpoint in "+p.String(), to, words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}),
 				bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictGoto, chainRefuse)))
+			add(chain, "out of the node, to "+p.String(), to, words(
+				&expr.Meta{Key: expr.MetaKeyOIFGROUP, Register: reg(0)}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(own.DeviceGroup)},
+				verdict(expr.VerdictGoto, chainRefuse)))
+			for _, kind := range []string{"vlan", "bond"} { // uplinks that the vswitch makes
+				add(chain, "out of a "+kind+", to "+p.String(), to, ofKind(nft.MetaOutputKind, kind), words(verdict(expr.VerdictGoto, chainRefuse)))
+			}
 		}
 	}
 	for _, p := range s.network.clusterIPs {
