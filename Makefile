@@ -170,9 +170,15 @@ manifests: ## render deploy/*.yaml from deploy/chart, whose values are the optio
 	go test -count=1 -run '^TestSchemaOfTheChart$$' ./test/manifests -update
 	cd test/chart && go test -count=1 -run '^TestManifestsAreWhatTheChartRenders$$' . -update
 
+.PHONY: reference
+reference: ## write docs/reference from the code: commands, metrics, keys, licences
+	go test -count=1 -run '^(TestLicenses|TestMetricsPage)$$' ./test/house -update
+	go test -count=1 -run '^TestTable$$' ./test/families -update
+	go test -count=1 -run '^TestCommandsPage$$' ./test/docs -update
+
 .PHONY: generate-check
-generate-check: generate manifests ## fail if generated code or manifests are not current
-	@if [[ -n $$(git status --porcelain -- api deploy) ]]; then git status --short -- api deploy; echo "generated files are not current: run make generate manifests and commit"; exit 1; fi
+generate-check: generate manifests reference ## fail if generated code, manifests or reference pages are not current
+	@if [[ -n $$(git status --porcelain -- api deploy docs/reference) ]]; then git status --short -- api deploy docs/reference; echo "generated files are not current: run make generate manifests reference and commit"; exit 1; fi
 
 .PHONY: clean
 clean: ## remove what build made

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/reference/licenses.md")
+var update = flag.Bool("update", false, "write docs/reference/licenses.md or metrics.md")
 
 const licensesPage = "../../docs/reference/licenses.md"
 
@@ -47,17 +47,17 @@ type dependency struct {
 // -update ./test/house writes it.
 func TestLicenses(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("# Licences\n\nContiv is under the [Apache License 2.0](../../LICENSE). Its programs contain these Go modules (`go test ./test/house -run Licenses -update` writes\n" +
-		"the list and fails for a missing or incompatible licence):\n\n| module | version | licence |\n|---|---|---|\n")
+	page.WriteString("<!-- Written by `make reference`. -->\n# Licences\n\nThis page lists the Go modules in Contiv's programs with their licences. Contiv itself is under the\n" +
+		"[Apache License 2.0](../../LICENSE). A test fails for a module with a missing or incompatible licence.\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, m := range linkedModules(t) {
 		ids, err := licensesOf(m.Dir)
 		if err != nil {
 			t.Errorf("%s %s: %v", m.Path, m.Version, err)
 			continue
 		}
-		fmt.Fprintf(&page, "| %s | %s | %s |\n", m.Path, m.Version, strings.Join(ids, " and "))
+		fmt.Fprintf(&page, "| `%s` | `%s` | %s |\n", m.Path, m.Version, strings.Join(ids, " and "))
 	}
-	page.WriteString("\nWhat images contain besides, Debian's packages, is in their [bill of material](../operator/install.md#images), and their licences are in `/usr/share/doc`.\n")
+	page.WriteString("\nImages also contain Debian packages. The [bill of materials](../operator/install.md#images) lists them, and `/usr/share/doc` of the image holds their licences.\n")
 	if *update {
 		if err := os.WriteFile(licensesPage, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)

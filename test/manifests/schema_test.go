@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
@@ -249,6 +250,56 @@ func (s schemas) of(typ reflect.Type, value any) map[string]any {
 	return nil
 }
 
+// The tables of options have the defaults of the code.
+func TestDocumentedDefaults(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(Dir(), "../docs/reference/options.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]any{}
+	for _, file := range []any{contivconf.Default(), controller.DefaultConfig(), service.Default()} {
+		flatten("", jsonOf(t, file), defaults)
+	}
+	row := regexp.MustCompile("(?m)^\\| `([^|]+)` \\| ([^|]*?) ?\\| [^|]+ \\|$")
+	checked := 0
+	for _, cells := range row.FindAllStringSubmatch(string(data), -1) {
+		names, documented := strings.Split(cells[1], "`, `"), strings.Split(cells[2], ", ")
+		for i, name := range names {
+			is, has := defaults[name]
+			if !has {
+				continue // of another file, or without a default
+			}
+			checked++
+			if text := strings.Trim(documented[min(i, len(documented)-1)], "`"); !sameDefault(text, is) {
+				t.Errorf("docs/reference/options.md: the default of %s is %v, not %q", name, is, text)
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("only %d options were checked", checked)
+	}
+}
+
+func flatten(prefix string, from, to map[string]any) {
+	for name, value := range from {
+		switch nested, is := value.(map[string]any); {
+		case name == "conntrack":
+			flatten("conntrack.", nested, to)
+		case is:
+			flatten("", nested, to)
+		default:
+			to[prefix+name] = value
+		}
+	}
+}
+
+func sameDefault(documented string, is any) bool {
+	have := fmt.Sprint(is)
+	a, errA := time.ParseDuration(documented)
+	b, errB := time.ParseDuration(have)
+	return documented == have || errA == nil && errB == nil && a == b
+}
+
 // documentedOptions reads the tables of options: | `key`, `key` | default | meaning |
 func documentedOptions(t *testing.T) map[string]string {
 	t.Helper()
@@ -256,7 +307,7 @@ func documentedOptions(t *testing.T) map[string]string {
 	row := regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.0-9-]+`(?:, )?)+) \\|(?:.*?\\|)? (.+?) \\|$")
 	key := regexp.MustCompile("`([^`]+)`")
 	link := regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
-	for _, page := range []string{"design/plugins", "design/controller", "services", "operator/agent", "vpp"} {
+	for _, page := range []string{"reference/options", "services", "vpp"} {
 		data, err := os.ReadFile(filepath.Join(Dir(), "../docs", page+".md"))
 		if err != nil {
 			t.Fatal(err)

@@ -247,7 +247,8 @@ func tested(prefix string) func(*testing.T, string, bool) table {
 	}
 }
 
-// table is docs/design/kernels.md: each kernel's support, by row and release.
+// table is docs/design/kernels.md: each kernel's support, by row and release. Parts of a row with the
+// same support are left out.
 type table map[string]map[string]string
 
 const (
@@ -333,6 +334,9 @@ func (tb table) String() string {
 	}
 	b.WriteString("\n|" + strings.Repeat("---|", len(sorted)+1) + "\n")
 	for _, row := range slices.Sorted(maps.Keys(tb)) {
+		if part := strings.Index(row, ": "); part > 0 && maps.Equal(tb[row[:part]], tb[row]) {
+			continue // the same as the whole
+		}
 		fmt.Fprintf(&b, "| %s |", row)
 		for _, column := range sorted {
 			fmt.Fprintf(&b, " %s |", tb[row][column])
