@@ -167,6 +167,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		IPAMOptions:   subnets.ClusterOptions(),
 		Claim:         claim.Err,
 		HostAddresses: links.addresses,
+		Host:          func() (nodesync.Host, error) { return thisHost(links) },
 	}, loop, log)
 	podManager := podmanager.New(o.nodeName, local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), loop, log)
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
@@ -296,6 +297,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); ipNet.LinksChanged(serve, loop); loop.Changed() }))
 	})
 	group.Go(func() error { nodeSync.Run(serve); return nil })
+	group.Go(func() error { nodeSync.WatchHost(serve, nodesync.HostPeriod); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error {
 		denialLog.Run(serve)

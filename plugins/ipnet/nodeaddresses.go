@@ -9,8 +9,9 @@ import (
 )
 
 // NodeAddresses returns all addresses of a node with an ID, sorted: from Kubernetes, of the
-// vswitch, the pod gateways, the overlay, and both ends of the interconnect. It excludes addresses
-// that stand for external clients.
+// vswitch, of its machine, the pod gateways, the overlay, and both ends of the interconnect. It excludes
+// addresses that stand for external clients, and what a node publishes as its machine's in the networks
+// of pods and services.
 func (n *IPNet) NodeAddresses(node *nodesync.Node) []netip.Addr {
 	list := slices.Clone(node.MgmtIPs)
 	for _, p := range node.VPPIPs {
@@ -22,6 +23,16 @@ func (n *IPNet) NodeAddresses(node *nodesync.Node) []netip.Addr {
 		}
 	}
 	plan := n.ipam.Plan()
+	taken := func(addr netip.Addr) bool {
+		return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool {
+			return f.Subnets.Pods.Contains(addr) || f.Subnets.Service.Contains(addr)
+		})
+	}
+	for _, addr := range node.Host.Addresses {
+		if !taken(addr) {
+			list = append(list, addr)
+		}
+	}
 	for _, f := range plan.Families() {
 		if subnet, err := n.ipam.PodSubnet(&f, node); err == nil {
 			add(ipam.Gateway(subnet), nil)

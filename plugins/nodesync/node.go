@@ -29,6 +29,9 @@ type Node struct {
 	IPAMOptions []string
 	// PodAddresses holds service endpoints at other than the main interface of pods, sorted by pod.
 	PodAddresses []PodAddresses
+	// Host is empty if the node's agent does not publish it. Addresses that another node has in VPPIPs
+	// or MgmtIPs are left out.
+	Host Host
 	// MgmtIPs are the internal and external addresses in Kubernetes.
 	MgmtIPs []netip.Addr
 	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one per IP version. May be
@@ -99,13 +102,17 @@ func (n *Node) String() string {
 		stack = map[bool]string{true: ", own network stack", false: ", the host's network stack"}[*n.OwnStack]
 	}
 	text := fmt.Sprintf("ID %d, vswitch %v%s, management %v", n.ID, n.VPPIPs, stack, n.MgmtIPs)
+	if len(n.Host.Addresses) > 0 {
+		text += fmt.Sprintf(", machine %v with %d ports in use", n.Host.Addresses, len(n.Host.InUse))
+	}
 	if len(n.PodAddresses) > 0 {
 		text += fmt.Sprintf(", %d pods that services do not reach at eth0", len(n.PodAddresses))
 	}
 	return text
 }
 
-func (n *Node) setVPPNode(v *vppnode.VppNode) {
+func (n *Node) setVPPNode(v *vppnode.VppNode, host Host) {
+	n.Host = host
 	n.ID, n.VPPIPs, n.OwnStack = v.GetId(), vppAddresses(v), nil
 	if v != nil {
 		n.OwnStack = v.OwnNetworkStack
@@ -116,7 +123,7 @@ func (n *Node) setVPPNode(v *vppnode.VppNode) {
 func (n *Node) sameAs(other *Node) bool {
 	return n.ID == other.ID && n.Name == other.Name && n.inKube == other.inKube && sameStack(n.OwnStack, other.OwnStack) &&
 		slices.Equal(n.VPPIPs, other.VPPIPs) && slices.Equal(n.MgmtIPs, other.MgmtIPs) && slices.Equal(n.PodCIDRs, other.PodCIDRs) &&
-		samePodAddresses(n.PodAddresses, other.PodAddresses)
+		samePodAddresses(n.PodAddresses, other.PodAddresses) && n.Host.equal(other.Host)
 }
 
 func sameStack(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -180,8 +187,8 @@ func (n Nodes) sorted() []*Node {
 }
 
 // NodeUpdate reports that a node joined or left the cluster, or a change of its addresses, network
-// stack or PodAddresses. For this node, it only reports changes of management addresses and
-// PodAddresses.
+// stack, PodAddresses or Host. For this node, it only reports changes of management addresses,
+// PodAddresses and Host.
 type NodeUpdate struct {
 	controller.NonBlocking
 	NodeName string

@@ -64,6 +64,8 @@ type Self struct {
 	// HostAddresses returns the machine's addresses in addition to the published ones: the host's
 	// if the vswitch has its own network stack. May be nil.
 	HostAddresses func() []netip.Prefix
+	// Host returns what is published of the machine. If it is nil, nothing is.
+	Host func() (Host, error)
 }
 
 // New returns the plugin of the node. It keeps the IDs in db.
@@ -164,6 +166,7 @@ func (n *Node) vppNode() *vppnode.VppNode {
 		}
 		v.PodAddresses = append(v.PodAddresses, entry)
 	}
+	n.Host.publish(v)
 	return v
 }
 
@@ -245,7 +248,8 @@ func (n *NodeSync) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
 		return change.Resource == "node" || change.Resource == "vppnode"
 	}
-	if _, again := event.(*PublishAgain); again {
+	switch event.(type) {
+	case *PublishAgain, *HostChange:
 		return true
 	}
 	return event.Method() != controller.Update
@@ -267,7 +271,7 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 	own, stored := &Node{Name: n.nodeName}, n.records.of(n.nodeName)
 	n.released = n.released && stored == nil && n.records.kubeNodes[n.nodeName] == nil
 	if stored != nil {
-		own.setVPPNode(stored)
+		own.setVPPNode(stored, hostOf(stored))
 	}
 	if err := n.identify(ctx, own, stored); err != nil {
 		return err
@@ -303,7 +307,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	switch {
 	case known != nil && known.ID != 0:
 		own.ID, own.VPPIPs, own.OwnStack, own.IPAMOptions = known.ID, known.VPPIPs, known.OwnStack, known.IPAMOptions
-		own.PodAddresses = known.PodAddresses
+		own.PodAddresses, own.Host = known.PodAddresses, known.Host
 		if stored != nil && stored.GetId() != own.ID {
 			stored = nil
 		}
@@ -318,7 +322,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	if err != nil {
 		return controller.NewFatalError(err)
 	}
-	own.setVPPNode(claimed)
+	own.setVPPNode(claimed, Host{})
 	n.stored = claimed
 	controller.Logger(ctx, n.log).Info("Node ID claimed", "id", own.ID)
 	return nil
@@ -326,8 +330,11 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 
 // Update applies changes of nodes.
 func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
-	if _, again := event.(*PublishAgain); again {
+	switch event := event.(type) {
+	case *PublishAgain:
 		return "", n.publishAgain(ctx)
+	case *HostChange:
+		return n.hostChanged(ctx, event.Host)
 	}
 	change, ok := event.(*controller.KubeStateChange)
 	if !ok {
@@ -406,7 +413,8 @@ func announced(prev, next *Node, own bool) *NodeUpdate {
 	if prev.ID == 0 && next.ID == 0 {
 		return nil
 	}
-	vppSame := prev.ID == next.ID && slices.Equal(prev.VPPIPs, next.VPPIPs) && sameStack(prev.OwnStack, next.OwnStack) && samePodAddresses(prev.PodAddresses, next.PodAddresses)
+	vppSame := prev.ID == next.ID && slices.Equal(prev.VPPIPs, next.VPPIPs) && sameStack(prev.OwnStack, next.OwnStack) &&
+		samePodAddresses(prev.PodAddresses, next.PodAddresses) && prev.Host.equal(next.Host)
 	if (vppSame || own) && slices.Equal(prev.MgmtIPs, next.MgmtIPs) {
 		return nil
 	}

@@ -26,10 +26,12 @@ import (
 type records struct {
 	vppNodes  map[uint32]*vppnode.VppNode
 	kubeNodes map[string]*node.Node
+	// hosts holds the parsed part of vppNodes that is long.
+	hosts map[uint32]Host
 }
 
 func newRecords() records {
-	return records{vppNodes: map[uint32]*vppnode.VppNode{}, kubeNodes: map[string]*node.Node{}}
+	return records{vppNodes: map[uint32]*vppnode.VppNode{}, kubeNodes: map[string]*node.Node{}, hosts: map[uint32]Host{}}
 }
 
 // idOf returns the ID in a key or, without a key, in the value. It returns 0 without an ID.
@@ -50,6 +52,7 @@ var vppNodePrefix = strings.TrimPrefix(IDPrefix, models.KSRPrefix)
 // set stores a record, or removes it if v is nil. It returns the reason why the record is ignored.
 func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	delete(r.vppNodes, id)
+	delete(r.hosts, id)
 	switch {
 	case v == nil:
 		return ""
@@ -60,7 +63,7 @@ func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	case v.GetName() == "":
 		return "it has no name"
 	}
-	r.vppNodes[id] = v
+	r.vppNodes[id], r.hosts[id] = v, hostOf(v)
 	return ""
 }
 
@@ -110,7 +113,7 @@ func (r records) nodes(own *Node) (Nodes, []disputed) {
 		return nodes[name]
 	}
 	for name, v := range best {
-		get(name).setVPPNode(v)
+		get(name).setVPPNode(v, r.hosts[v.GetId()])
 	}
 	if own != nil {
 		self := *own
@@ -122,7 +125,29 @@ func (r records) nodes(own *Node) (Nodes, []disputed) {
 	if own != nil && r.kubeNodes[own.Name] == nil {
 		get(own.Name).setKubeNode(nil)
 	}
-	return nodes, settle(nodes, own)
+	disputes := settle(nodes, own)
+	settleHosts(nodes, own)
+	return nodes, disputes
+}
+
+// settleHosts removes addresses from Host that another node has in Kubernetes or for its vswitch, so that
+// a node cannot take them from it. This node publishes all that its machine has.
+func settleHosts(nodes Nodes, own *Node) {
+	owners := make(map[netip.Addr]*Node, len(nodes))
+	for _, node := range nodes {
+		for _, addr := range node.MgmtIPs {
+			owners[addr] = node
+		}
+		for _, p := range node.VPPIPs {
+			owners[p.Addr()] = node
+		}
+	}
+	for _, node := range nodes {
+		foreign := func(addr netip.Addr) bool { return owners[addr] != nil && owners[addr] != node }
+		if (own == nil || node.Name != own.Name) && slices.ContainsFunc(node.Host.Addresses, foreign) {
+			node.Host.Addresses = slices.DeleteFunc(slices.Clone(node.Host.Addresses), foreign)
+		}
+	}
 }
 
 func settle(nodes Nodes, own *Node) (list []disputed) {

@@ -26,7 +26,7 @@ type Needs struct {
 	// Etcd returns the addresses of etcd for the agent. Loopback addresses stand for all nodes.
 	Etcd func() []netip.AddrPort
 	// Sockets returns the sockets that receive from any peer.
-	Sockets func() ([]reserved.Socket, error)
+	Sockets func() ([]nodesync.Socket, error)
 	// Addresses returns the addresses of the host's devices.
 	Addresses func() []netip.Addr
 }
@@ -59,7 +59,11 @@ func (s *Service) table(ctx context.Context) *reserved.Table {
 		return nil
 	}
 	for _, n := range s.self.nodes.GetAllNodes() {
-		addresses.Nodes = append(addresses.Nodes, addressesOf(n)...)
+		of := addressesOf(n)
+		addresses.Nodes = append(addresses.Nodes, of...)
+		if n.Name != s.self.name && len(n.Host.InUse) > 0 {
+			addresses.Others = append(addresses.Others, reserved.Node{Name: n.Name, Addresses: of, InUse: n.Host.InUse})
+		}
 	}
 	plan := s.self.addresses.Plan()
 	own := s.self.nodes.GetAllNodes()[s.self.name]
@@ -84,7 +88,7 @@ func (s *Service) table(ctx context.Context) *reserved.Table {
 	if s.needs.Addresses != nil {
 		addresses.Own = append(addresses.Own, s.needs.Addresses()...)
 	}
-	var sockets []reserved.Socket
+	var sockets []nodesync.Socket
 	if s.needs.Sockets != nil {
 		var err error
 		if sockets, err = s.needs.Sockets(); err != nil {
@@ -136,7 +140,7 @@ func addressesOf(n *nodesync.Node) []netip.Addr {
 	for _, p := range n.VPPIPs {
 		list = append(list, p.Addr())
 	}
-	return list
+	return append(list, n.Host.Addresses...)
 }
 
 func portOf(address string) (uint16, bool) {
@@ -159,7 +163,13 @@ func changesNeeds(event controller.Event) bool {
 		}
 		return addressesOf(n)
 	}
-	return !slices.Equal(addresses(update.PrevState), addresses(update.NewState))
+	inUse := func(n *nodesync.Node) []nodesync.Socket {
+		if n == nil {
+			return nil
+		}
+		return n.Host.InUse
+	}
+	return !slices.Equal(addresses(update.PrevState), addresses(update.NewState)) || !slices.Equal(inUse(update.PrevState), inUse(update.NewState))
 }
 
 func (s *Service) needsDiffer(ctx context.Context) bool {
@@ -181,7 +191,7 @@ func (s *Service) refusal(r processor.Refusal) string {
 	case r.Endpoint:
 		return fmt.Sprintf("endpoint %s gets no clients, because %v", at, r.Entry)
 	case r.Entry.Owner == "":
-		return fmt.Sprintf("%s is not translated, because a process of node %s has the port", at, s.proxy.NodeName)
+		return fmt.Sprintf("%s is not translated, because a process of node %s has the port", at, cmp.Or(r.Node, s.proxy.NodeName))
 	}
 	return fmt.Sprintf("%s is not translated, because %v", at, r.Entry)
 }

@@ -16,20 +16,22 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
-	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
 func needy() *cluster {
 	c := newCluster()
-	c.nodes["node2"] = &nodesync.Node{ID: 2, Name: "node2", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.2/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")}}
+	c.nodes["node2"] = &nodesync.Node{ID: 2, Name: "node2", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.2/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")},
+		Host: nodesync.NewHost([]netip.Addr{netip.MustParseAddr("10.77.0.2")}, []nodesync.Socket{
+			{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 23}, {Protocol: "TCP", Addr: netip.MustParseAddr("192.168.16.2"), Port: 8443}, {Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 443},
+		})}
 	c.needs = service.Needs{
 		Listeners: []service.Listener{{Address: "127.0.0.1:9999", Owner: "the agent (REST)"}, {Address: "unix:///run/contiv/agent.sock"}},
 		Etcd: func() []netip.AddrPort {
 			return []netip.AddrPort{netip.MustParseAddrPort("192.168.16.254:2379"), netip.MustParseAddrPort("192.168.16.1:32379")}
 		},
-		Sockets: func() ([]reserved.Socket, error) {
+		Sockets: func() ([]nodesync.Socket, error) {
 			any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
-			return []reserved.Socket{{Protocol: "TCP", Addr: any4, Port: 22}, {Protocol: "TCP", Addr: any6, Port: 22}, {Protocol: "TCP", Addr: netip.MustParseAddr("127.0.0.1"), Port: 8888},
+			return []nodesync.Socket{{Protocol: "TCP", Addr: any4, Port: 22}, {Protocol: "TCP", Addr: any6, Port: 22}, {Protocol: "TCP", Addr: netip.MustParseAddr("127.0.0.1"), Port: 8888},
 				{Protocol: "TCP", Addr: netip.MustParseAddr("192.168.16.1"), Port: 443}, {Protocol: "UDP", Addr: any4, Port: 51820}}, nil
 		},
 	}
@@ -89,7 +91,14 @@ func TestServicesDoNotGetWhatNodesNeed(t *testing.T) {
 		"process at one address":           {"192.168.16.1:443", "TCP", "a process of node node1 has the port"},
 		"the kernel's WireGuard":           {"192.168.16.1:51820", "UDP", "a process of node node1 has the port"},
 		"process on loopback":              {"192.168.16.1:8888", "TCP", ""},
-		"port 22 of another node":          {"192.168.16.2:22", "TCP", ""},
+		"process of another node":          {"192.168.16.2:23", "TCP", "a process of node node2 has the port: use another port, or another address"},
+		"at another address of its":        {"203.0.113.2:23", "TCP", "a process of node node2 has the port"},
+		"at an address of its second NIC":  {"10.77.0.2:23", "TCP", "a process of node node2 has the port"},
+		"at one address of another node":   {"192.168.16.2:8443", "TCP", "a process of node node2 has the port"},
+		"another address of that node":     {"10.77.0.2:8443", "TCP", ""},
+		"the other protocol":               {"192.168.16.2:23", "UDP", ""},
+		"kubelet, at a second NIC":         {"10.77.0.2:10250", "TCP", "reserved for kubelet"},
+		"unused port of another node":      {"192.168.16.2:22", "TCP", ""},
 		"a process at one address, others": {"203.0.113.7:443", "TCP", ""},
 		"load balancer":                    {"203.0.113.9:22", "TCP", ""},
 	} {
@@ -158,14 +167,15 @@ func TestServicesOfTheNodesThemselves(t *testing.T) {
 		`{"external_ip":"192.168.16.1","external_port":32379,"local_ips":[{"elsewhere":true,"local_ip":"192.168.16.2","local_port":12379}]`,
 		`{"external_ip":"10.96.0.1","external_port":443,"local_ips":[{"elsewhere":true,"local_ip":"192.168.16.253","local_port":6443}]`,
 		`"label":"kube-system/kubelet","st_mappings":[{"external_ip":"10.96.0.3","external_port":10250,"local_ips":[{"local_ip":"192.168.16.1","local_port":10250`,
-		`{"external_ip":"192.168.16.2","external_port":443,"local_ips":[{"local_ip":"192.168.16.1","local_port":443`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, `"external_ip":"192.168.16.1","external_port":443`) {
-		t.Errorf("the port of the ingress is translated where the ingress has it:\n%s", got)
+	for _, addr := range []string{"192.168.16.1", "192.168.16.2"} {
+		if strings.Contains(got, fmt.Sprintf(`"external_ip":%q,"external_port":443`, addr)) {
+			t.Errorf("the port of the ingress is translated where the ingress has it:\n%s", got)
+		}
 	}
 	if warnings := strings.Join(s.Warnings(), "\n"); strings.Contains(warnings, "nodes need") {
 		t.Errorf("warnings %q", warnings)
@@ -211,6 +221,41 @@ func TestEndpointsAtTunnels(t *testing.T) {
 	}
 }
 
+// An ingress that runs on this node only serves the addresses of both nodes.
+func TestIngressOfOneNode(t *testing.T) {
+	c := needy()
+	c.nodes["node2"].Host = nodesync.Host{}
+	s := c.plugin(t, "services: vswitch")
+	svc, slice := externalService("ingress", 443, "TCP", "192.168.16.1", "192.168.16.2")
+	slice.Ports[0].Port, slice.Endpoints[0].Addresses = 443, []string{"192.168.16.1"}
+	txn := resync(t, s, state(svc, slice))
+	if got, want := plugintest.Render(txn), `{"external_ip":"192.168.16.2","external_port":443,"local_ips":[{"local_ip":"192.168.16.1","local_port":443`; !strings.Contains(got, want) {
+		t.Errorf("%s is missing in\n%s", want, got)
+	}
+}
+
+// A service loses an address of another node to a process that starts there, and has it again afterwards.
+func TestProcessesOfAnotherNode(t *testing.T) {
+	c := needy()
+	s := c.plugin(t, "services: vswitch")
+	svc, slice := externalService("evil", 2222, "TCP", "192.168.16.2")
+	config := resync(t, s, state(svc, slice))
+	before := c.nodes["node2"]
+	after := *before
+	after.Host = nodesync.NewHost(nil, []nodesync.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 2222}})
+	const taken = `"external_ip":"192.168.16.2","external_port":2222`
+	for _, step := range []struct {
+		prev, next *nodesync.Node
+		has        bool
+	}{{nil, before, true}, {before, &after, false}, {&after, before, true}} {
+		c.nodes["node2"] = step.next
+		config, _, _ = change(t, s, &nodesync.NodeUpdate{NodeName: "node2", PrevState: step.prev, NewState: step.next}, config)
+		if got := plugintest.Render(config); strings.Contains(got, taken) != step.has {
+			t.Errorf("has it: %v, want %v:\n%s", !step.has, step.has, got)
+		}
+	}
+}
+
 func TestAddressOfTheAPIServerChanges(t *testing.T) {
 	s := needy().plugin(t, "services: vswitch")
 	svc, slice := externalService("evil", 6443, "TCP", "192.168.16.253")
@@ -228,9 +273,9 @@ func TestAddressOfTheAPIServerChanges(t *testing.T) {
 // A process that starts to listen gets its port within a period.
 func TestProcessesOfTheNodeBegin(t *testing.T) {
 	c := needy()
-	listening := make(chan []reserved.Socket, 1)
+	listening := make(chan []nodesync.Socket, 1)
 	listening <- nil
-	c.needs.Sockets = func() ([]reserved.Socket, error) {
+	c.needs.Sockets = func() ([]nodesync.Socket, error) {
 		now := <-listening
 		listening <- now
 		return now, nil
@@ -255,7 +300,7 @@ func TestProcessesOfTheNodeBegin(t *testing.T) {
 		})
 	}()
 	<-listening
-	listening <- []reserved.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 1}, {Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 2222}}
+	listening <- []nodesync.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 1}, {Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 2222}}
 	<-asked
 	cancel()
 	<-done
@@ -269,8 +314,8 @@ func TestHostPortsThatTheNodeNeeds(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT, Needs: service.Needs{
 		Listeners: []service.Listener{{Address: ":9999", Owner: "the agent (REST)"}},
 		Etcd:      func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:32379")} },
-		Sockets: func() ([]reserved.Socket, error) {
-			return []reserved.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 22}}, nil
+		Sockets: func() ([]nodesync.Socket, error) {
+			return []nodesync.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 22}}, nil
 		},
 	}})
 	without := natOf(n)

@@ -18,6 +18,7 @@ var otherTexts = map[string]string{
 	"plugins/contivconf/config.go":         "contiv.conf",
 	"plugins/contivconf/resolve.go":        "contiv.conf and NodeConfig, which the agent validates itself, and addresses that agents publish",
 	"plugins/contivconf/subnets.go":        "contiv.conf",
+	"plugins/nodesync/host.go":             "VppNode, which agents write",
 	"plugins/nodesync/node.go":             "VppNode, which agents write",
 	"plugins/nodesync/twin.go":             "VppNode, which agents write",
 	"plugins/podmanager/request.go":        "the result of a CNI plugin",

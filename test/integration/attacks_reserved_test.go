@@ -2,11 +2,13 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/plugins/service"
@@ -39,11 +41,15 @@ func (l *attackLab) testReserved(t *testing.T) {
 	objects := fmt.Sprintf(externalService, "ext", "10.96.9.1", l.node2.Address.Addr(), "UDP", 4789, pod, l.evil.Of(false)) +
 		fmt.Sprintf(externalService, "hij", "10.96.9.2", etcd.Addr(), "TCP", etcd.Port(), pod, l.evil.Of(false)) +
 		fmt.Sprintf(externalService, "leads", "10.96.9.3", "198.51.100.77", "UDP", 4790, 4789, l.node2.Address.Addr()) +
+		fmt.Sprintf(externalService, "far", "10.96.9.5", l.node2.Address.Addr(), "TCP", 2222, pod, l.evil.Of(false)) +
 		fmt.Sprintf(externalService, "fine", "10.96.9.4", l.node1.Address.Addr(), "TCP", 7070, pod, l.evil.Of(false))
+	process := netip.AddrPortFrom(l.node2.Address.Addr(), 2222)
+	greet(t, l.node2.Netns, process, "node2")
 	labtest.Apply(t, l.Lab, objects)
 	for name, why := range map[string]string{
 		"ext":   fmt.Sprintf("%v:4789/UDP is not translated, because port 4789/UDP is reserved for the tunnels between nodes (VXLAN)", l.node2.Address.Addr()),
 		"hij":   fmt.Sprintf("%v/TCP is not translated, because port %d/TCP is reserved for etcd", etcd, etcd.Port()),
+		"far":   fmt.Sprintf("%v:2222/TCP is not translated, because a process of node node2 has the port", l.node2.Address.Addr()),
 		"leads": "gets no clients, because port 4789/UDP is reserved for the tunnels between nodes (VXLAN)",
 	} {
 		await.That(t, "service "+name+" says what it is without", func() error {
@@ -64,6 +70,11 @@ func (l *attackLab) testReserved(t *testing.T) {
 		}
 		return err
 	})
+	for _, from := range []string{l.near.Netns, l.node1.Netns, l.far.Netns, l.state.Underlay()} {
+		if got := greeting(t, from, process); got != "node2" {
+			t.Errorf("a process of node2 listens at %v, and %q answers in %s", process, got, from)
+		}
+	}
 	l.wantService(t)
 	out, err := contivLab(t, l.Lab, "ctl", "status")
 	if err == nil || !strings.Contains(out, "services ask for addresses and ports that nodes need") {
@@ -116,11 +127,54 @@ func (l *attackLab) testReserved(t *testing.T) {
 	})
 	labtest.Delete(t, l.Lab, objects)
 	await.That(t, "the agent has seen that the services went", func() error {
-		for _, name := range []string{"ext", "hij", "leads", "fine"} {
+		for _, name := range []string{"ext", "hij", "far", "leads", "fine"} {
 			if err := l.Agent("node1").Get(t.Context(), service.URL+"?service=tenant/"+name, &service.Report{}); err == nil {
 				return fmt.Errorf("service %s is there", name)
 			}
 		}
 		return nil
 	})
+}
+
+// greet sends a text to everybody who connects.
+func greet(t *testing.T, netns string, at netip.AddrPort, text string) {
+	t.Helper()
+	if err := labtest.Inside(netns, func() error {
+		listener, err := net.Listen("tcp", at.String())
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			for {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, text)
+				c.Close()
+			}
+		}()
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// greeting returns the text of greet, or what prevents it.
+func greeting(t *testing.T, netns string, at netip.AddrPort) string {
+	t.Helper()
+	c, err := dialTCP(netns, at)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	if err := c.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -22,6 +22,13 @@ func (l *objectsLab) testNodesAsPeers(t *testing.T) {
 	node := state.Nodes[1]
 	neighbour := l.add(t, "neighbour", "node2")
 	port := l.host(neighbour.Netns).Serve(t, neighbour.Address.String())
+	// A second NIC, which Kubernetes does not know.
+	command.In(t, node.Netns, "ip link add second type bridge; ip link set second up; ip address add 10.77.0.2/24 dev second; ip address add fd77::2/64 dev second nodad")
+	t.Cleanup(func() { command.In(t, node.Netns, "ip link del second") })
+	for _, other := range state.Nodes[:1] {
+		command.In(t, other.Netns, fmt.Sprintf("ip route add 10.77.0.2 via %v; ip -6 route add fd77::2 via fd16::2", node.Address.Addr()))
+		t.Cleanup(func() { command.In(t, other.Netns, "ip route del 10.77.0.2; ip -6 route del fd77::2") })
+	}
 	var addrs []netip.Addr
 	for line := range strings.Lines(command.Run(t, "ip", "-netns", node.Netns, "-oneline", "address", "show", "scope", "global")) {
 		addr := netip.MustParsePrefix(strings.Fields(line)[3]).Addr()
@@ -29,7 +36,7 @@ func (l *objectsLab) testNodesAsPeers(t *testing.T) {
 			addrs = append(addrs, addr)
 		}
 	}
-	for _, want := range []string{node.Address.Addr().String(), "fd16::2", "10.1.2.1", "fd10:1:0:2::1", "192.168.30.2", "fd30::2"} {
+	for _, want := range []string{node.Address.Addr().String(), "fd16::2", "10.1.2.1", "fd10:1:0:2::1", "192.168.30.2", "fd30::2", "10.77.0.2", "fd77::2"} {
 		if !slices.Contains(addrs, netip.MustParseAddr(want)) {
 			t.Errorf("node2 has the addresses %v, want %s among them", addrs, want)
 		}

@@ -45,7 +45,15 @@ type VppNode struct {
 	IpamOptions []string `protobuf:"bytes,1001,rep,name=ipam_options,json=ipamOptions,proto3" json:"ipam_options,omitempty"`
 	// Where services reach those of the node's pods that have the annotation
 	// contivpp.io/service-endpoint-if: the addresses of the interface that it names.
-	PodAddresses  []*PodAddresses `protobuf:"bytes,1002,rep,name=pod_addresses,json=podAddresses,proto3" json:"pod_addresses,omitempty"`
+	PodAddresses []*PodAddresses `protobuf:"bytes,1002,rep,name=pod_addresses,json=podAddresses,proto3" json:"pod_addresses,omitempty"`
+	// Addresses of the machine's network devices that Contiv did not make, without prefix
+	// length, sorted. Loopback, link-local and multicast addresses are left out. Not set by
+	// agents that are older than the field.
+	HostAddresses []string `protobuf:"bytes,1003,rep,name=host_addresses,json=hostAddresses,proto3" json:"host_addresses,omitempty"`
+	// Ports at which processes or the kernel receive from any peer, sorted by port:
+	// "192.168.16.1:443/TCP"; "0.0.0.0:22/TCP" stands for all IPv4 addresses of the node,
+	// "[::]:22/TCP" for all IPv6 addresses. Not set by agents that are older than the field.
+	PortsInUse    []string `protobuf:"bytes,1004,rep,name=ports_in_use,json=portsInUse,proto3" json:"ports_in_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -129,6 +137,20 @@ func (x *VppNode) GetPodAddresses() []*PodAddresses {
 	return nil
 }
 
+func (x *VppNode) GetHostAddresses() []string {
+	if x != nil {
+		return x.HostAddresses
+	}
+	return nil
+}
+
+func (x *VppNode) GetPortsInUse() []string {
+	if x != nil {
+		return x.PortsInUse
+	}
+	return nil
+}
+
 // Addresses of an interface of a pod other than eth0.
 type PodAddresses struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -204,7 +226,7 @@ var File_contiv_vppnode_vppnode_proto protoreflect.FileDescriptor
 
 const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xb5\x02\n" +
+	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\x80\x03\n" +
 	"\aVppNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -213,7 +235,10 @@ const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"\fip_addresses\x18\x05 \x03(\tR\vipAddresses\x120\n" +
 	"\x11own_network_stack\x18\xe8\a \x01(\bH\x00R\x0fownNetworkStack\x88\x01\x01\x12\"\n" +
 	"\fipam_options\x18\xe9\a \x03(\tR\vipamOptions\x12;\n" +
-	"\rpod_addresses\x18\xea\a \x03(\v2\x15.vppnode.PodAddressesR\fpodAddressesB\x14\n" +
+	"\rpod_addresses\x18\xea\a \x03(\v2\x15.vppnode.PodAddressesR\fpodAddresses\x12&\n" +
+	"\x0ehost_addresses\x18\xeb\a \x03(\tR\rhostAddresses\x12!\n" +
+	"\fports_in_use\x18\xec\a \x03(\tR\n" +
+	"portsInUseB\x14\n" +
 	"\x12_own_network_stackJ\x04\b\x04\x10\x05R\x15management_ip_address\"\x8a\x01\n" +
 	"\fPodAddresses\x12#\n" +
 	"\rpod_namespace\x18\x01 \x01(\tR\fpodNamespace\x12\x19\n" +

@@ -135,7 +135,8 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 			continue
 		}
 		at, protocol := netip.AddrPortFrom(a.addr, uint16(number)), protocolOf(port.GetProtocol())
-		if _, refused := node.refuses(svc, a.kind, at, protocol); refused || node.usesItself(a.kind, at, protocol) {
+		_, refused := node.refuses(svc, a.kind, at, protocol)
+		if _, used := node.inUse(a.kind, at, protocol); refused || used {
 			continue
 		}
 		f := Frontend{

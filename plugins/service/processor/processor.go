@@ -235,7 +235,11 @@ type Served struct {
 }
 
 // OnNode returns the local endpoints of an IP version of a service, even if they are not ready.
-func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
+func (p *Processor) OnNode(id ID, ipv6 bool) []Served {
+	return slices.DeleteFunc(p.endpoints(id, ipv6), func(e Served) bool { return !e.Local })
+}
+
+func (p *Processor) endpoints(id ID, ipv6 bool) (list []Served) {
 	svc, ports := p.services[id], portsOf(p.slicesOf(id), ipv6)
 	for _, port := range svc.GetPort() {
 		protocol := protocolOf(port.GetProtocol())
@@ -243,9 +247,7 @@ func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 			continue
 		}
 		for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
-			if c.Local {
-				list = append(list, Served{c.Endpoint, protocol, port.GetName()})
-			}
+			list = append(list, Served{c.Endpoint, protocol, port.GetName()})
 		}
 	}
 	return list

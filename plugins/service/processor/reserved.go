@@ -24,9 +24,16 @@ func (n Node) refuses(svc *service.Service, kind Kind, at netip.AddrPort, protoc
 	return n.Reserved.Frontend(at, string(protocol), id.String())
 }
 
-// usesItself reports whether a local socket has an address and port. Clients then reach the socket.
-func (n Node) usesItself(kind Kind, at netip.AddrPort, protocol Protocol) bool {
-	return kind != Entrance && n.Reserved.InUse(at, string(protocol))
+// inUse reports whether a socket has an address and port, of this node or of the other one with the
+// address. Clients then reach the socket. node is "" for this node.
+func (n Node) inUse(kind Kind, at netip.AddrPort, protocol Protocol) (node string, is bool) {
+	if kind == Entrance {
+		return "", false
+	}
+	if n.Reserved.InUse(at, string(protocol)) {
+		return "", true
+	}
+	return n.Reserved.InUseBy(at, string(protocol))
 }
 
 // Refusal is an address and port that a service does not get because nodes need it.
@@ -34,21 +41,23 @@ type Refusal struct {
 	Addr     netip.AddrPort
 	Protocol Protocol
 	ID       ID
-	// Entry is the reservation. Without an owner, a local socket has the port.
+	// Entry is the reservation. Without an owner, a socket has the port.
 	Entry reserved.Entry
+	// Node is the other node with the socket, or "".
+	Node string
 	// Endpoint is set if the address is an endpoint's.
 	Endpoint bool
 }
 
-// RefusedTo returns the refusals of a service, in order. A local port is not refused if the socket
-// is an endpoint of the service.
+// RefusedTo returns the refusals of a service, in order. A port in use is not refused if the socket is
+// an endpoint of the service.
 func (p *Processor) RefusedTo(id ID) (list []Refusal) {
 	svc := p.services[id]
 	for c, kind := range requests(svc, p.node) {
 		if entry, refused := p.node.refuses(svc, kind, c.addr, c.protocol); refused {
 			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id, Entry: entry})
-		} else if p.node.usesItself(kind, c.addr, c.protocol) && !p.serves(id, c) {
-			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id})
+		} else if node, used := p.node.inUse(kind, c.addr, c.protocol); used && !p.serves(id, c, node) {
+			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id, Node: node})
 		}
 	}
 	list = append(list, p.refusedEndpoints(id)...)
@@ -132,14 +141,18 @@ func (r Refusal) compare(o Refusal) int {
 }
 
 func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) bool {
-	state := func(n Node, c claim, kind Kind) (reserved.Entry, bool) {
-		entry, _ := n.refuses(svc, kind, c.addr, c.protocol)
-		return entry, n.usesItself(kind, c.addr, c.protocol)
+	type state struct {
+		entry reserved.Entry
+		node  string
+		used  bool
+	}
+	stateOf := func(n Node, c claim, kind Kind) (s state) {
+		s.entry, _ = n.refuses(svc, kind, c.addr, c.protocol)
+		s.node, s.used = n.inUse(kind, c.addr, c.protocol)
+		return s
 	}
 	for c, kind := range requests(svc, now) {
-		before, usedBefore := state(was, c, kind)
-		after, usedAfter := state(now, c, kind)
-		if before != after || usedBefore != usedAfter {
+		if stateOf(was, c, kind) != stateOf(now, c, kind) {
 			return true
 		}
 	}
@@ -157,10 +170,15 @@ func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) boo
 	return !slices.Equal(addresses(was), addresses(now))
 }
 
-// serves reports whether a local process with an address and port is an endpoint of a service.
-func (p *Processor) serves(id ID, c claim) bool {
-	return slices.ContainsFunc(p.OnNode(id, c.addr.Addr().Is6()), func(e Served) bool {
-		return e.Protocol == c.protocol && e.Addr.Port() == c.addr.Port() && (e.Addr == c.addr || slices.Contains(p.node.Addresses, e.Addr.Addr()))
+// serves reports whether the socket at an address and port is an endpoint of a service. It belongs to the
+// other node with the name, or to this one.
+func (p *Processor) serves(id ID, c claim, node string) bool {
+	list, sameNode := p.OnNode, func(addr netip.Addr) bool { return slices.Contains(p.node.Addresses, addr) }
+	if node != "" {
+		list, sameNode = p.endpoints, func(addr netip.Addr) bool { return p.node.Reserved.OfOther(addr, c.addr.Addr()) }
+	}
+	return slices.ContainsFunc(list(id, c.addr.Addr().Is6()), func(e Served) bool {
+		return e.Protocol == c.protocol && e.Addr.Port() == c.addr.Port() && (e.Addr == c.addr || sameNode(e.Addr.Addr()))
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package reserved contains the table of addresses and ports that the nodes need themselves.
 //
 //	agent, etcd, API server, tunnels ──> entries ─┐
-//	sockets of the host ──────────────────────────┼─> Table ──> frontends of services: refused
+//	sockets of this node and of others ───────────┼─> Table ──> frontends of services: refused
 //	addresses of nodes ───────────────────────────┘         ──> host ports: the pod is refused
 //	                                                        ──> endpoints of services: refused at tunnels
 //
@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/contiv/contiv/plugins/nodesync"
 )
 
 // Entry is a port that nodes need.
@@ -31,18 +33,19 @@ type Entry struct {
 	Endpoints bool
 }
 
-// Socket is a port at which a process or the kernel of this node receives from any peer.
-type Socket struct {
-	Protocol string
-	// An unspecified Addr stands for all addresses of the IP version.
-	Addr netip.Addr
-	Port uint16
+// Node is another node of the cluster, with the ports that its machine uses.
+type Node struct {
+	Name      string
+	Addresses []netip.Addr
+	InUse     []nodesync.Socket
 }
 
 // Addresses are the inputs of a table from the cluster.
 type Addresses struct {
 	// Nodes contains the addresses of all nodes, Own the addresses of local sockets.
 	Nodes, Own []netip.Addr
+	// Others contains the other nodes that publish the ports that they use.
+	Others []Node
 	// Networks contains addresses that Contiv assigns to nodes, Services the cluster IPs.
 	Networks, Services []netip.Prefix
 }
@@ -56,28 +59,31 @@ type port struct {
 type Table struct {
 	addresses Addresses
 	entries   []Entry
-	sockets   []Socket
+	sockets   []nodesync.Socket
 
 	byPort   map[port][]Entry
 	inUse    map[port][]netip.Addr
+	others   map[netip.Addr]*Node
 	nodes    map[netip.Addr]struct{}
 	ofThis   map[netip.Addr]struct{}
 	services []netip.Prefix
 }
 
 // New returns a table.
-func New(addresses Addresses, entries []Entry, sockets []Socket) *Table {
+func New(addresses Addresses, entries []Entry, sockets []nodesync.Socket) *Table {
 	sorted := func(list []netip.Addr) []netip.Addr {
 		list = slices.Clone(list)
 		slices.SortFunc(list, netip.Addr.Compare)
 		return slices.Compact(list)
 	}
 	addresses.Nodes, addresses.Own = sorted(addresses.Nodes), sorted(addresses.Own)
+	addresses.Others = slices.Clone(addresses.Others)
+	slices.SortFunc(addresses.Others, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	t := &Table{addresses: addresses, entries: slices.Clone(entries), sockets: slices.Clone(sockets), services: addresses.Services,
-		byPort: map[port][]Entry{}, inUse: map[port][]netip.Addr{}, nodes: map[netip.Addr]struct{}{}, ofThis: map[netip.Addr]struct{}{}}
+		byPort: map[port][]Entry{}, inUse: map[port][]netip.Addr{}, others: map[netip.Addr]*Node{}, nodes: map[netip.Addr]struct{}{}, ofThis: map[netip.Addr]struct{}{}}
 	slices.SortFunc(t.entries, Entry.compare)
 	t.entries = slices.Compact(t.entries)
-	slices.SortFunc(t.sockets, Socket.compare)
+	slices.SortFunc(t.sockets, nodesync.Socket.Compare)
 	t.sockets = slices.Compact(t.sockets)
 	for _, e := range t.entries {
 		key := port{e.Protocol, e.Port}
@@ -93,6 +99,11 @@ func New(addresses Addresses, entries []Entry, sockets []Socket) *Table {
 	for _, a := range addresses.Own {
 		t.ofThis[a] = struct{}{}
 	}
+	for i := range t.addresses.Others {
+		for _, a := range t.addresses.Others[i].Addresses {
+			t.others[a] = &t.addresses.Others[i]
+		}
+	}
 	return t
 }
 
@@ -100,8 +111,8 @@ func (e Entry) compare(o Entry) int {
 	return cmp.Or(cmp.Compare(e.Port, o.Port), cmp.Compare(e.Protocol, o.Protocol), e.Addr.Compare(o.Addr), cmp.Compare(e.Owner, o.Owner), cmp.Compare(e.Service, o.Service))
 }
 
-func (s Socket) compare(o Socket) int {
-	return cmp.Or(cmp.Compare(s.Port, o.Port), cmp.Compare(s.Protocol, o.Protocol), s.Addr.Compare(o.Addr))
+func (n Node) equal(o Node) bool {
+	return n.Name == o.Name && slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.InUse, o.InUse)
 }
 
 // Equal reports whether two tables reserve the same.
@@ -111,6 +122,7 @@ func (t *Table) Equal(o *Table) bool {
 	}
 	a, b := t.addresses, o.addresses
 	return slices.Equal(a.Nodes, b.Nodes) && slices.Equal(a.Own, b.Own) && slices.Equal(a.Networks, b.Networks) && slices.Equal(a.Services, b.Services) &&
+		slices.EqualFunc(a.Others, b.Others, Node.equal) &&
 		slices.Equal(t.entries, o.entries) && slices.Equal(t.sockets, o.sockets)
 }
 
@@ -154,6 +166,32 @@ func (t *Table) ClusterIP(at netip.AddrPort, protocol, service string) (Entry, b
 		return Entry{}, false
 	}
 	return t.Frontend(at, protocol, service)
+}
+
+// InUseBy returns the name of another node whose machine uses an address and port.
+func (t *Table) InUseBy(at netip.AddrPort, protocol string) (node string, is bool) {
+	if t == nil || t.others[at.Addr()] == nil {
+		return "", false
+	}
+	if _, own := t.ofThis[at.Addr()]; own {
+		return "", false
+	}
+	other := t.others[at.Addr()]
+	first, _ := slices.BinarySearchFunc(other.InUse, at.Port(), func(s nodesync.Socket, port uint16) int { return cmp.Compare(s.Port, port) })
+	for _, s := range other.InUse[first:] {
+		if s.Port != at.Port() {
+			break
+		}
+		if s.Protocol == protocol && (s.Addr == at.Addr() || s.Addr.IsUnspecified() && s.Addr.Is6() == at.Addr().Is6()) {
+			return other.Name, true
+		}
+	}
+	return "", false
+}
+
+// OfOther reports whether two addresses belong to the same other node.
+func (t *Table) OfOther(a, b netip.Addr) bool {
+	return t != nil && t.others[a] != nil && t.others[a] == t.others[b]
 }
 
 // InUse reports whether a local socket receives at an address and port.
