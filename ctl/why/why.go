@@ -57,7 +57,7 @@ type Answer struct {
 // Ask asks all agents and compares their answers. Agents at the ends know the path; a service also
 // has a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
-	carried, changed := from.carriedTo(ctx, agents, to)
+	carried, changed := from.carriedTo(ctx, agents, to, protocol, port)
 	from = carried
 	a, reports := ask(ctx, agents, from, to, nil, protocol, port, false)
 	if changed {
@@ -96,15 +96,18 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	return a
 }
 
-// carriedTo returns the place with the address that its packets to another one carry, and whether it is not the address that it had. For
-// processes of a node, its agent reads it from the route.
-func (p Place) carriedTo(ctx context.Context, agents []*target.Agent, to Place) (Place, bool) {
+// carriedTo returns the place with the source address of its packets to another place, and whether
+// that differs from its own. For processes of a node, its agent asks the kernel, which follows
+// policy rules.
+func (p Place) carriedTo(ctx context.Context, agents []*target.Agent, to Place, protocol string, port uint16) (Place, bool) {
 	i := slices.IndexFunc(agents, func(a *target.Agent) bool { return a.Name == p.Node })
 	if !p.process || i < 0 || to.process && to.Node == p.Node {
 		return p, false
 	}
+	query := url.Values{"from": {p.Address}, "to": {to.Address}, path.SourceOnly: {"true"}}
+	setPort(query, protocol, port)
 	var answer path.Report
-	err := agents[i].Get(ctx, path.URL, url.Values{"from": {p.Address}, "to": {to.Address}, path.SourceOnly: {"true"}}, &answer)
+	err := agents[i].Get(ctx, path.URL, query, &answer)
 	if err != nil || !answer.Sends.IsValid() || answer.Sends == p.addr() {
 		return p, false
 	}
@@ -174,6 +177,13 @@ func (a *Answer) enter(ctx context.Context, agents []*target.Agent, known Places
 	return chosen[0]
 }
 
+func setPort(query url.Values, protocol string, port uint16) {
+	if protocol != "" {
+		query.Set("protocol", protocol)
+		query.Set("port", strconv.Itoa(int(port)))
+	}
+}
+
 // trial returns a command that sends the packets of contivctl why.
 func trial(protocol string, to netip.AddrPort) string {
 	switch protocol {
@@ -201,10 +211,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 	for _, addr := range slices.Compact(seen) {
 		query.Add("seen", addr.String())
 	}
-	if protocol != "" {
-		query.Set("protocol", protocol)
-		query.Set("port", strconv.Itoa(int(port)))
-	}
+	setPort(query, protocol, port)
 	a := Answer{From: from, To: to, Protocol: protocol, Port: port, Verdict: NotProbed}
 	var reports []path.Report
 	for _, r := range target.GetAll[path.Report](ctx, agents, path.URL, query) {

@@ -2,6 +2,7 @@ package path
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -117,7 +118,7 @@ func (f flow) reversed() string {
 		return ""
 	}
 	device, _, err := routeTo(f.Src)
-	if _, refused := lookup(f.Src, f.Dst, f.In); refused == nil || device == f.In {
+	if _, refused := lookup(f.Packet); refused == nil || device == f.In {
 		return ""
 	}
 	back := "its route back leads to " + device
@@ -201,17 +202,24 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 		if !ok || e.o.Overhead(addr) == 0 {
 			continue
 		}
-		device, _, err := routeTo(addr)
-		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, SrcPort: ephemeral, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
-		sent, received := tunnel, tunnel
-		sent.Out, sent.Src, sent.Dst = device, own, addr
-		received.In, received.Src, received.Dst = device, addr, own
+		sent := e.tunnelPacket(own, addr)
+		received := e.tunnelPacket(addr, own)
+		route, err := lookup(sent)
+		if err == nil {
+			sent.Out, err = deviceOf(route)
+		}
+		received.In = sent.Out
 		flows = append(flows, flow{what: "tunnel packets to " + peerName, Packet: sent, anyTable: true})
 		if err == nil { // otherwise a policy rule may be the reason
 			flows = append(flows, flow{what: "tunnel packets from " + peerName, Packet: received, anyTable: true})
 		}
 	}
 	return flows
+}
+
+func (e *Explainer) tunnelPacket(from, to netip.Addr) foreign.Packet {
+	return foreign.Packet{Src: from, Dst: to, Protocol: unix.IPPROTO_UDP, SrcPort: ephemeral, DstPort: vxlanPort,
+		Size: e.o.MTU() + e.o.Overhead(to), KeepsSource: true, Untracked: true}
 }
 
 // strictReversePath reports whether a device of the thread's network namespace accepts only IPv4

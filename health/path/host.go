@@ -31,12 +31,20 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	if err != nil {
 		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
 	}
-	request.In = e.route(r, to, from, local, diversions) // the return path
+	reply := request.answers().Packet
+	if to.pod != nil {
+		reply.In = to.pod.Device
+	}
+	request.In = e.route(r, to, from, reply, local, diversions) // the return path
 	if from.out != nil && request.In != "" {
 		request.In = from.out.Device
 	}
 	if !r.translated {
-		request.Out = e.route(r, from, to, local, diversions)
+		sent := request.Packet
+		if from.pod != nil {
+			sent.In = from.pod.Device
+		}
+		request.Out = e.route(r, from, to, sent, local, diversions)
 		request.unrouted = request.Out == "" && !to.isNode()
 	}
 	var flows []flow
@@ -72,13 +80,18 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	}
 	through := bridges()
 	for _, f := range flows {
-		if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" && !r.translated {
+		if text := divert(diversions, f.Packet, f.anyTable); text != "" && !r.translated {
 			r.find(where, f.what+" "+text)
 		} else if text := f.reversed(); text != "" {
 			r.find(where, f.what+" "+text)
 		}
 		if err == nil {
 			r.findAll(where, f.effects(rules, through))
+		}
+		if err == nil && rules.MayMark(f.Packet) {
+			for _, text := range divertIfMarked(diversions, f.Packet) {
+				r.addUnjudged(where, []string{f.what + " " + text})
+			}
 		}
 	}
 	if err == nil {
@@ -132,20 +145,16 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	return foreign.Read(ns, e.o.OurTable)
 }
 
-// route checks the route between the ends and returns the outgoing device; "" for the node itself.
-// local has the addresses of the node's devices.
-func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAddress, diversions []policyRule) string {
+// route checks the route of a packet between the ends and returns the outgoing device; "" for the
+// node itself. local has the addresses of the node's devices.
+func (e *Explainer) route(r *Report, from, to end, p foreign.Packet, local map[netip.Addr]localAddress, diversions []policyRule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
 		return ""
 	}
 	routes, err := netlink.RouteGetWithOptions(to.addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil || len(routes) == 0 {
-		in := ""
-		if from.pod != nil {
-			in = from.pod.Device
-		}
-		if text := divert(diversions, from.addr, to.addr, in, anyTable(from, to)); text != "" {
+		if text := divert(diversions, p, anyTable(from, to)); text != "" {
 			r.find(where, fmt.Sprintf("packets from %v to %v %s", from.addr, to.addr, text))
 			return ""
 		}
@@ -163,6 +172,11 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 		return ""
 	}
 	route, device := routes[0], ""
+	if anyTable(from, to) {
+		if taken, err := matchedRoute(p); err == nil { // else the plain route is the closest
+			route = taken
+		}
+	}
 	link, err := netlink.LinkByIndex(route.LinkIndex)
 	if err == nil {
 		device = link.Attrs().Name
@@ -245,22 +259,26 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversio
 	own, _ := e.ownDevices(ctx)
 	e.show(r, where, own)
 	for _, addr := range peer.Addresses {
-		routes, err := netlink.RouteGet(addr.AsSlice())
-		if err != nil || len(routes) == 0 {
-			if own, _ := sameVersion(e.ownAddresses(), addr); e.o.Overhead(addr) > 0 && divert(diversions, own, addr, "", true) != "" {
+		packet := foreign.Packet{Dst: addr}
+		if own, ok := sameVersion(e.ownAddresses(), addr); ok && e.o.Overhead(addr) > 0 {
+			packet = e.tunnelPacket(own, addr)
+		}
+		route, err := lookup(packet)
+		if err != nil {
+			if packet.Src.IsValid() && divert(diversions, packet, true) != "" {
 				continue // the tunnel's packets are judged there
 			}
 			r.find(where, fmt.Sprintf("it has no route to node %s (%v): %v", peer.Name, addr, err))
 			continue
 		}
 		next := addr
-		if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
+		if gw, ok := netip.AddrFromSlice(route.Gw); ok {
 			next = gw.Unmap()
 		}
-		if !resolved(routes[0].LinkIndex, next) { // the kernel resolves it only when packets are sent
+		if !resolved(route.LinkIndex, next) { // the kernel resolves it only when packets are sent
 			e.resolve(ctx, addr)
 		}
-		r.neighbour(where, routes[0].LinkIndex, next)
+		r.neighbour(where, route.LinkIndex, next)
 	}
 }
 

@@ -295,7 +295,7 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 			}
 		}
 		for _, f := range flows {
-			if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" {
+			if text := divert(diversions, f.Packet, f.anyTable); text != "" {
 				found(f.what + " " + text)
 			}
 			for _, text := range f.effects(rules, through) {

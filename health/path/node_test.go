@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/vishvananda/netns"
 )
 
@@ -59,10 +60,19 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"packets from local pods to pods of node other and 1 more are dropped: a rule of chain i in table netdev some"},
 		"sent elsewhere": {"nft 'table ip some { chain p { type nat hook prerouting priority 0; ip daddr 10.1.2.0/24 dnat to 10.9.0.9; }; }'", "nft delete table ip some",
 			"packets from local pods to pods of node other get another destination: a rule of chain p in table ip some translates it"},
-		"the tunnel's port, sent elsewhere": {"nft 'table ip some { chain p { type nat hook prerouting priority -100; udp dport 4789 dnat to 10.1.1.2:9000; }; }'", "nft delete table ip some",
+		// Tunnel packets bypass connection tracking, and thereby NAT.
+		"the tunnel's port in a table of NAT":                     {"nft 'table ip some { chain p { type nat hook prerouting priority -100; udp dport 4789 dnat to 10.1.1.2:9000; }; chain o { type nat hook output priority -100; udp dport 4789 redirect to :9000; }; chain s { type nat hook postrouting priority 100; udp dport 4789 masquerade; }; }'", "nft delete table ip some", ""},
+		"the tunnel's port in a table of NAT, by iptables-legacy": {"iptables-legacy -t nat -A PREROUTING -p udp --dport 4789 -j DNAT --to-destination 10.1.1.2:9000", "iptables-legacy -t nat -F", ""},
+		"the tunnel's port in a table of NAT, tracked in a zone": {"nft 'table ip some { chain z { type filter hook prerouting priority -250; ct zone set 7; }; chain p { type nat hook prerouting priority -100; udp dport 4789 dnat to 10.1.1.2:9000; }; chain o { type nat hook output priority -100; udp dport 4789 redirect to :9000; }; }'", "nft delete table ip some",
 			"tunnel packets from node other and 1 more get another destination: a rule of chain p in table ip some translates it"},
-		"the tunnel's port, sent elsewhere by iptables-legacy": {"iptables-legacy -t nat -A PREROUTING -p udp --dport 4789 -j DNAT --to-destination 10.1.1.2:9000", "iptables-legacy -t nat -F",
+		"the tunnel's port in a table of NAT, tracked by iptables-legacy": {"iptables-legacy -t raw -A PREROUTING -p udp -j CT --zone 7; iptables-legacy -t nat -A PREROUTING -p udp --dport 4789 -j DNAT --to-destination 10.1.1.2:9000", "iptables-legacy -t nat -F; iptables-legacy -t raw -F",
 			"tunnel packets from node other and 1 more get another destination: a rule of chain PREROUTING in table ip nat of iptables-legacy translates it"},
+		"the tunnel's port, rewritten": {"nft 'table ip some { chain p { type filter hook prerouting priority -150; udp dport 4789 udp dport set 9000; }; }'", "nft delete table ip some",
+			"tunnel packets from node other and 1 more get another destination: a rule of chain p in table ip some translates it"},
+		"the tunnel's source, rewritten": {"nft 'table ip some { chain o { type filter hook output priority 0; udp dport 4789 ip saddr set 10.9.0.77; }; }'", "nft delete table ip some",
+			"tunnel packets to node other and 1 more get another source: a rule of chain o in table ip some translates it, so that the receiver drops it"},
+		"tunnels, which are no connections": {"nft 'table inet some { chain i { type filter hook input priority 0; policy drop; ct state new,established accept; }; }'", "nft delete table inet some",
+			"tunnel packets from node other and 1 more are dropped: the policy of chain i"},
 		"another source": {"nft 'table ip some { chain p { type nat hook postrouting priority 100; ip saddr 10.1.0.0/16 masquerade; }; }'", "nft delete table ip some",
 			"packets from local pods to pods of node other and 1 more get another source: a rule of chain p in table ip some translates it"},
 		"another source, by iptables-legacy": {"iptables-legacy -t nat -A POSTROUTING -s 10.1.0.0/16 -j MASQUERADE", "iptables-legacy -t nat -F",
@@ -84,6 +94,10 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"sysctl -q net.ipv4.conf.pod.forwarding=1; ip rule del pref 5270; ip rule del pref 5299; ip rule del pref 5300; ip rule del pref 1000", ""},
 		"policy rule to a table that leads nowhere": {"ip rule add to 10.9.0.2 pref 77 lookup 99; ip route add prohibit default table 99", "ip rule del pref 77; ip route flush table 99",
 			"tunnel packets to node other end at a route of table 99 that leads nowhere (prohibit default), to which policy rule \"77: from all to 10.9.0.2/32 lookup 99\" sends them: remove it with `ip rule del pref 77`"},
+		"policy rule for the tunnels' port":  {"ip rule add ipproto udp dport 4789 pref 77 lookup 99; ip route add prohibit default table 99; ip route add throw 10.9.0.3 table 99", "ip rule del pref 77; ip route flush table 99", ""},
+		"policy rule for a protocol of pods": {"ip rule add ipproto tcp pref 77 lookup 99; ip route add default via 10.9.0.9 table 99", "ip rule del pref 77; ip route flush table 99", ""},
+		"policy rule with further conditions": {"ip rule add not to 10.7.0.0/24 iif pod pref 77 lookup 99; ip route add default via 10.9.0.9 table 99", "ip rule del pref 77; ip route flush table 99",
+			"are taken away by policy rule \"77: from all to 10.7.0.0/24 iif pod lookup 99\", and its further conditions"},
 		"policy rule to a table that leads on": {"ip rule add to 10.9.0.2 pref 77 lookup 99; ip route add prohibit default table 99; ip route add 10.9.0.2 dev eth0 table 99", "ip rule del pref 77; ip route flush table 99", ""},
 		"policy rule for others":               {"ip rule add to 10.7.0.0/24 pref 77 prohibit", "ip rule del pref 77", ""},
 		"a route over a part of another node's pods": {"ip route add 10.1.2.128/25 via 10.9.0.9 proto bird", "ip route del 10.1.2.128/25",
@@ -162,7 +176,7 @@ func TestPolicyRulesOfIPv6(t *testing.T) {
 		"fd00::2":   "are taken away by policy rule \"77: from all to fd00::2/128 blackhole\": remove it with `ip -6 rule del pref 77`",
 		"fd00:1::2": "(prohibit fd00:1::/64), to which policy rule \"78: from all to fd00:1::2/128 lookup 99\" sends them: remove it with `ip -6 rule del pref 78`",
 	} {
-		if got := divert(rules, netip.Addr{}, netip.MustParseAddr(to), "", false); !strings.HasSuffix(got, want) || want == "" && got != "" {
+		if got := divert(rules, foreign.Packet{Dst: netip.MustParseAddr(to)}, false); !strings.HasSuffix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", to, got, want)
 		}
 	}

@@ -9,13 +9,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/contiv/contiv/rest"
 )
 
 // URL of the handler.
 const URL = "/contiv/v1/path"
 
-// SourceOnly is the parameter, with the value "true", of a question that only asks from which address processes of the node send.
+// SourceOnly is the parameter, with the value "true", of a question that only asks for the address
+// from which processes of the node send. From is ignored.
 const SourceOnly = "sourceOnly"
 
 // Question asks about packets between two addresses.
@@ -178,7 +180,8 @@ func (e *Explainer) Handler() http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
 		if r.URL.Query().Get(SourceOnly) == "true" {
-			rest.JSON(w, &Report{Node: e.o.Node, Sends: sourceTo(q.To)})
+			_, source, _ := routeOf(foreign.Packet{Dst: q.To, Protocol: q.protocol(), DstPort: q.Port})
+			rest.JSON(w, &Report{Node: e.o.Node, Sends: source})
 			return
 		}
 		report, err := e.Explain(ctx, q)

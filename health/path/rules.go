@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -56,23 +57,25 @@ func (e *Explainer) policyRules() (list []policyRule, err error) {
 	return list, err
 }
 
-// divert describes the policy rule that diverts packets from this node's routes; "" if none is
-// known to. in is the incoming device, "" for packets of the node itself. With anyTable, any table
-// may route them and only a rule that drops them counts.
-func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) string {
+// divert describes the policy rule that diverts a packet from this node's routes; "" if none is
+// known to. With anyTable, any table may route it and only a rule that drops it counts.
+func divert(rules []policyRule, p foreign.Packet, anyTable bool) string {
 	if len(rules) == 0 {
 		return ""
 	}
-	route, err := lookup(from, to, in)
+	to := p.Dst
+	route, err := lookup(p)
 	after := uint32(0) // target of a goto
 	for _, rule := range rules {
-		if rule.Pref < after || rule.Odd || rule.Mark != 0 || rule.Oif != "" || (rule.Family == unix.AF_INET6) != to.Is6() ||
-			rule.Src.IsValid() && !rule.Src.Contains(from) || rule.Dst.IsValid() && !rule.Dst.Contains(to) ||
-			rule.Iif != "" && rule.Iif != in && (rule.Iif != "lo" || in != "") {
+		if rule.Pref < after || rule.Mark != 0 || rule.Oif != "" || !rule.Odd && !rule.selects(p) {
 			continue
 		}
 		what, stops := stoppedBy[rule.Action]
 		switch {
+		case rule.Odd: // it is unknown whether it matches, unless its table has the route
+			if err == nil && rule.foreign && !anyTable && rule.Action == nl.FR_ACT_TO_TBL && route.Table == int(rule.Table) {
+				return fmt.Sprintf("are taken away by policy rule %q, and its further conditions: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
+			}
 		case stops && err != nil && rule.foreign:
 			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(what), rule.removal())
 		case stops && err != nil:
@@ -96,6 +99,29 @@ func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) s
 		}
 	}
 	return ""
+}
+
+// selects reports whether addresses and device of a packet match the rule.
+func (rule policyRule) selects(p foreign.Packet) bool {
+	return (rule.Family == unix.AF_INET6) == p.Dst.Is6() &&
+		(!rule.Src.IsValid() || rule.Src.Contains(p.Src)) && (!rule.Dst.IsValid() || rule.Dst.Contains(p.Dst)) &&
+		(rule.Iif == "" || rule.Iif == p.In || rule.Iif == "lo" && p.In == "")
+}
+
+// divertIfMarked describes the foreign policy rules for marked packets that may divert a packet
+// that another program may have marked.
+func divertIfMarked(rules []policyRule, p foreign.Packet) (texts []string) {
+	for _, rule := range rules {
+		if rule.Mark == 0 || !rule.foreign || !rule.selects(p) {
+			continue
+		}
+		does := fmt.Sprintf("lookup %d", rule.Table)
+		if what, stops := stoppedBy[rule.Action]; stops {
+			does = what
+		}
+		texts = append(texts, fmt.Sprintf("may be taken away by policy rule %q, if a rule of a packet filter gives them the mark: see `ip rule` and `nft list ruleset`", rule.text(does)))
+	}
+	return texts
 }
 
 // deadEnd returns the route of a rule's table that drops or rejects packets to an address, or "".
@@ -142,6 +168,9 @@ func (rule policyRule) text(does string) string {
 	if rule.Dst.IsValid() {
 		words = append(words, "to "+rule.Dst.String())
 	}
+	if rule.Mark != 0 {
+		words = append(words, fmt.Sprintf("fwmark %#x/%#x", rule.Mark, rule.Mask))
+	}
 	if rule.Iif != "" {
 		words = append(words, "iif "+rule.Iif)
 	}
@@ -155,40 +184,6 @@ func (rule policyRule) removal() string {
 		family = "-6 "
 	}
 	return fmt.Sprintf("remove it with `ip %srule del pref %d`", family, rule.Pref)
-}
-
-// lookup returns the route of the packets.
-func lookup(from, to netip.Addr, in string) (route netlink.Route, err error) {
-	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice(), Iif: in, FIBMatch: true})
-	if err != nil || len(routes) == 0 {
-		return route, errors.Join(err, unix.ENETUNREACH)
-	}
-	return routes[0], nil
-}
-
-// routeTo returns the device and, if known, the source address by which the node itself reaches an
-// address.
-func routeTo(to netip.Addr) (device string, src netip.Addr, err error) {
-	routes, err := netlink.RouteGet(to.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return "", src, errors.Join(err, unix.ENETUNREACH)
-	}
-	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
-	if err != nil {
-		return "", src, err
-	}
-	src, _ = netip.AddrFromSlice(routes[0].Src)
-	return link.Attrs().Name, src.Unmap(), nil
-}
-
-// sourceTo returns the address from which processes of this node send to another address, by its routes; the zero Addr if there is no
-// route, or it does not say.
-func sourceTo(to netip.Addr) netip.Addr {
-	_, src, err := routeTo(to)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return src
 }
 
 // localAddress is an address of a device of this node.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/netlink/nft/foreign"
+	"golang.org/x/sys/unix"
 )
 
 // A VPN may route packets to its own addresses, but not packets between pods.
@@ -26,12 +27,12 @@ func TestTablesOfVPNs(t *testing.T) {
 		"100.100.1.2": {node: &Node{Addresses: []netip.Addr{netip.MustParseAddr("100.100.1.2")}}},
 	} {
 		there.addr = netip.MustParseAddr(to)
-		if text := divert(rules, own, there.addr, "", anyTable(node, there)); text != "" {
+		if text := divert(rules, foreign.Packet{Src: own, Dst: there.addr}, anyTable(node, there)); text != "" {
 			t.Errorf("%s: %s", to, text)
 		}
 	}
 	pod := end{addr: netip.MustParseAddr("10.1.2.2"), node: &Node{}}
-	if text := divert(rules, own, pod.addr, "", anyTable(node, pod)); text == "" {
+	if text := divert(rules, foreign.Packet{Src: own, Dst: pod.addr}, anyTable(node, pod)); text == "" {
 		t.Error("packets to pods are taken away, and that is not said")
 	}
 	if !anyTable(pod, end{addr: netip.MustParseAddr("100.100.1.1")}) {
@@ -62,7 +63,7 @@ func TestTheFirstPolicyRuleThatDecides(t *testing.T) {
 			if strings.Contains(c.rules, "10.7.") {
 				to = "10.7.0.2"
 			}
-			if got := divert(rules, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr(to), "", false); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			if got := divert(rules, foreign.Packet{Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr(to)}, false); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -96,5 +97,69 @@ func TestRoomForConnections(t *testing.T) {
 		if text := conntrackFull(c.count, c.most); (text != "") != c.full {
 			t.Errorf("%+v: %q", c, text)
 		}
+	}
+}
+
+// Processes of the node send from the address that the kernel chooses, by its policy rules.
+func TestSourceByPolicyRules(t *testing.T) {
+	const table = "; ip route add default via 10.9.0.9 src 10.9.0.7 table 99"
+	tcp := foreign.Packet{Dst: netip.MustParseAddr("10.1.2.2"), Protocol: unix.IPPROTO_TCP, DstPort: 8080}
+	udp := tcp
+	udp.Protocol = unix.IPPROTO_UDP
+	for name, c := range map[string]struct {
+		rules  string
+		packet foreign.Packet
+		want   string
+	}{
+		"none":                     {"true", tcp, "10.9.0.1"},
+		"to the address":           {"ip rule add to 10.1.2.0/24 pref 77 lookup 99" + table, tcp, "10.9.0.7"},
+		"to another address":       {"ip rule add to 10.1.3.0/24 pref 77 lookup 99" + table, tcp, "10.9.0.1"},
+		"from an address":          {"ip rule add from 10.9.0.1 pref 77 lookup 99" + table, tcp, "10.9.0.1"}, // chosen before
+		"of the node":              {"ip rule add iif lo pref 77 lookup 99" + table, tcp, "10.9.0.7"},
+		"of another device":        {"ip rule add iif eth0 pref 77 lookup 99" + table, tcp, "10.9.0.1"},
+		"with a mark":              {"ip rule add fwmark 1 pref 77 lookup 99" + table, tcp, "10.9.0.1"},
+		"of the protocol":          {"ip rule add ipproto tcp pref 77 lookup 99" + table, tcp, "10.9.0.7"},
+		"of the port":              {"ip rule add ipproto tcp dport 8000-8100 pref 77 lookup 99" + table, tcp, "10.9.0.7"},
+		"of another port":          {"ip rule add ipproto tcp dport 80 pref 77 lookup 99" + table, tcp, "10.9.0.1"},
+		"of another protocol":      {"ip rule add ipproto tcp pref 77 lookup 99" + table, udp, "10.9.0.1"},
+		"of an unknown protocol":   {"ip rule add ipproto tcp pref 77 lookup 99" + table, foreign.Packet{Dst: tcp.Dst}, "10.9.0.1"},
+		"SCTP, unknown to lookups": {"ip rule add to 10.1.2.2 pref 77 lookup 99" + table, foreign.Packet{Dst: tcp.Dst, Protocol: unix.IPPROTO_SCTP, DstPort: 9}, "10.9.0.7"},
+		"no route":                 {"ip rule add to 10.1.2.2 pref 77 unreachable", tcp, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetNS(t)
+			shell(t, `ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up
+				ip addr add 10.9.0.1/24 dev eth0; ip addr add 10.9.0.7/24 dev eth0; ip route add default via 10.9.0.9; `+c.rules)
+			_, got, err := routeOf(c.packet)
+			if want, _ := netip.ParseAddr(c.want); got != want || (err != nil) != (c.want == "") {
+				t.Errorf("got %v, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// A rule for marked packets is named if a packet filter may mark them.
+func TestPolicyRulesForMarks(t *testing.T) {
+	inNetNS(t)
+	shell(t, `ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up
+		ip rule add fwmark 1 to 10.1.2.0/24 pref 77 lookup 99; ip rule add fwmark 1 to 10.1.3.0/24 pref 78 blackhole
+		nft 'table ip some { chain p { type filter hook prerouting priority -150; tcp dport 80 meta mark set 1; }; }' `)
+	e := New(Options{OurRoute: func(int) bool { return false }, OurTable: func(string) bool { return false }})
+	diversions, err := e.policyRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := e.foreign()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := foreign.Packet{In: "eth0", Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Protocol: unix.IPPROTO_TCP, DstPort: 80}
+	texts := divertIfMarked(diversions, p)
+	if !rules.MayMark(p) || len(texts) != 1 || !strings.Contains(texts[0], `policy rule "77: from all to 10.1.2.0/24 fwmark 0x1/0xffffffff lookup 99"`) {
+		t.Errorf("%v, %q", rules.MayMark(p), texts)
+	}
+	p.DstPort = 81
+	if rules.MayMark(p) {
+		t.Error("another port is marked")
 	}
 }

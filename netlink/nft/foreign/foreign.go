@@ -63,9 +63,11 @@ type Packet struct {
 	Later bool
 	// Untranslated: no known NAT applies to the connection
 	Untranslated bool
-	// KeepsSource: the packet is between pods, which need each other's addresses, so source NAT is
-	// harmful.
+	// KeepsSource: the receiver needs the sender's address, so source NAT is harmful.
 	KeepsSource bool
+	// Untracked: our own rules (notrack) exempt the packet from connection tracking. NAT does not
+	// see it, unless a foreign rule assigns a conntrack zone, which makes the kernel track it.
+	Untracked bool
 }
 
 // established reports whether packets were seen in both directions.
@@ -84,6 +86,8 @@ type Ruleset struct {
 	marking []*nftables.Rule
 	// untracking are the rules that disable connection tracking.
 	untracking []*nftables.Rule
+	// zoning are the rules that assign a conntrack zone before connection tracking, by hook.
+	zoning map[Hook][]*nftables.Rule
 	// unread are placeholders for chains that could not be parsed.
 	unread map[*nftables.Rule]bool
 	// indexes of devices by name, as register values
@@ -135,7 +139,7 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 	if err != nil {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
 	}
-	r := &Ruleset{rules: map[string][]*nftables.Rule{}, lookups: map[*expr.Lookup]*set{}, unread: map[*nftables.Rule]bool{}}
+	r := &Ruleset{rules: map[string][]*nftables.Rule{}, zoning: map[Hook][]*nftables.Rule{}, lookups: map[*expr.Lookup]*set{}, unread: map[*nftables.Rule]bool{}}
 	from := reader{conn, &sets{conn, map[string]map[string]*nftables.Set{}, map[string]*set{}}}
 	var onDevices map[string][]string
 	for _, c := range chains {
@@ -220,11 +224,12 @@ func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 	r.rules[at] = rules
 	for _, rule := range rules {
 		r.note(rule)
+		r.noteZone(c, rule)
 		for _, name := range r.jumps(from, c.Table, rule) {
 			if c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, name) {
 				continue
 			}
-			if err := r.read(from, &nftables.Chain{Table: c.Table, Name: name, Type: c.Type}); err != nil {
+			if err := r.read(from, &nftables.Chain{Table: c.Table, Name: name, Type: c.Type, Hooknum: c.Hooknum, Priority: c.Priority}); err != nil {
 				return err
 			}
 		}
@@ -270,8 +275,32 @@ func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 // Harms returns how the rules stop or redirect a packet, e.g. "are dropped: a rule of chain FORWARD
 // in table ip filter drops the packet".
 func (r *Ruleset) Harms(p Packet) []string {
-	w := walk{ruleset: r, packet: p, loaded: load(p)}
+	w := r.walk(p)
 	return w.harms()
+}
+
+// MayMark reports whether a rule may set the mark of a packet, at any hook.
+func (r *Ruleset) MayMark(p Packet) bool {
+	w := r.walk(p)
+	return w.mayMatch(r.marking)
+}
+
+// walk returns a walk of the packet.
+func (r *Ruleset) walk(p Packet) walk {
+	w := walk{ruleset: r, packet: p, loaded: load(p)}
+	if !p.Untracked {
+		return w
+	}
+	path := Prerouting
+	if p.In == "" {
+		path = Output
+	}
+	if w.mayMatch(r.zoning[path]) {
+		p.Untracked = false
+		w = walk{ruleset: r, packet: p, loaded: load(p)}
+	}
+	w.exempt = true
+	return w
 }
 
 const (
@@ -285,7 +314,8 @@ func Translated(harm string) bool { return strings.Contains(harm, translatedText
 // Doubts returns the rules whose effect on a packet is unknown, e.g. "may be dropped by a rule of
 // chain FORWARD in table ip filter, which is not judged because it limits a rate".
 func (r *Ruleset) Doubts(p Packet) []string {
-	w := walk{ruleset: r, packet: p, loaded: load(p), doubting: true}
+	w := r.walk(p)
+	w.doubting = true
 	w.harms()
 	slices.Sort(w.doubts)
 	return slices.Compact(w.doubts)
@@ -306,7 +336,7 @@ func (w *walk) harms() (found []string) {
 		case verdict == diverts:
 			found = append(found, fmt.Sprintf("%s: %s translates it%s", translatedText, by, by.comment))
 		case verdict == hides:
-			found = append(found, fmt.Sprintf("%s: %s translates it%s, so that network policies judge another address than the pod's; exempt the pod network from it", hiddenText, by, by.comment))
+			found = append(found, fmt.Sprintf("%s: %s translates it%s, %s", hiddenText, by, by.comment, w.harmOfHiding()))
 		case verdict == falls && policy && w.uncertain != "":
 			w.doubt(drops, culprit{base: true, chain: c.Name, table: tableName(c.Table)}, "an earlier rule may accept the packet: "+w.uncertain)
 		case verdict == falls && policy:
@@ -315,6 +345,13 @@ func (w *walk) harms() (found []string) {
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+func (w *walk) harmOfHiding() string {
+	if w.exempt {
+		return "so that the receiver drops it; exempt these packets from it"
+	}
+	return "so that network policies judge another address than the pod's; exempt the pod network from it"
 }
 
 // culprit is a rule, or the policy of a base chain.
@@ -349,7 +386,7 @@ func (w *walk) doubt(v verdict, by culprit, reason string) {
 // connection.
 func (c base) sees(p Packet) bool {
 	switch {
-	case c.hook != p.Hook, c.hides() && !p.KeepsSource, p.established() && c.Type == nftables.ChainTypeNAT,
+	case c.hook != p.Hook, c.hides() && !p.KeepsSource, (p.established() || p.Untracked) && c.Type == nftables.ChainTypeNAT,
 		c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6(), c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4():
 		return false
 	case c.hook == Ingress:
@@ -401,6 +438,8 @@ type walk struct {
 	uncertain string
 	// hiding: the current base chain is for source NAT
 	hiding bool
+	// exempt: our own rules exempt the packet from connection tracking
+	exempt bool
 	// reason why it is unknown whether the last rule matches.
 	reason string
 	// marked and untracked cache results of mayBe.

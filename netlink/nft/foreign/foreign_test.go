@@ -125,6 +125,24 @@ func TestHarms(t *testing.T) {
 		"maybe translated":          {accept("ct status dnat accept; drop"), ""},
 		"for sure, untranslated":    {accept("ct status dnat accept; drop"), "are dropped"},
 		"jump maybe, then all":      {"table inet x { chain user { drop; }; chain f { type filter hook forward priority 5; ip dscp 3 jump user; drop; } }", "a rule of chain f"},
+		"NAT, but exempt":           {"table ip x { chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", ""},
+		"NAT in a zone, exempt":     {"table ip x { chain z { type filter hook prerouting priority -210; ct zone set 3; }; chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", "get another destination"},
+		"NAT, zone late, exempt":    {"table ip x { chain z { type filter hook prerouting priority -190; ct zone set 3; }; chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", ""},
+		"other hook's zone, exempt": {"table ip x { chain z { type filter hook output priority -210; ct zone set 3; }; chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", ""},
+		"another's zone, exempt":    {"table ip x { chain z { type filter hook prerouting priority -210; tcp dport 81 ct zone set 3; }; chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", ""},
+		"zone of a chain, exempt":   {"table ip x { chain u { ct zone set 3; }; chain z { type filter hook prerouting priority -210; jump u; }; chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", "get another destination"},
+		"new, but exempt":           {accept("ct state new drop"), ""},
+		"untracked, exempt":         {accept("ct state untracked drop"), "drops"},
+		"not established, exempt":   {accept("ct state != established drop"), "drops"},
+		"direction, but exempt":     {accept("ct direction original drop"), ""},
+		"status, but exempt":        {accept("ct status != dnat drop"), ""},
+		"later, but exempt":         {accept("ct state established drop"), ""},
+		"rewritten":                 {"table ip x { chain p { type filter hook prerouting priority -150; tcp dport 80 ip daddr set 10.9.9.9; } }", "get another destination: a rule of chain p in table ip x translates it"},
+		"rewritten port":            {"table netdev x { chain i { type filter hook ingress device c-pod priority 0; tcp dport 80 tcp dport set 81; } }", "get another destination"},
+		"others' rewritten":         {"table ip x { chain p { type filter hook prerouting priority -150; tcp dport 81 ip daddr set 10.9.9.9; } }", ""},
+		"rewritten source":          {accept("ip saddr set 10.9.9.9"), ""},
+		"rewritten, of a pod":       {accept("ip saddr set 10.9.9.9"), "get another source: a rule of chain FORWARD in table ip filter translates it, so that network policies"},
+		"rewritten source port":     {accept("tcp sport set 99"), ""},
 		"ours":                      {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +157,7 @@ func TestHarms(t *testing.T) {
 // kind derives the kind of packet from the name of a test.
 func kind(name string) (p foreign.Packet) {
 	p.Answer, p.Later, p.Untranslated = strings.HasPrefix(name, "answers"), strings.Contains(name, "later"), strings.Contains(name, "untranslated")
-	p.KeepsSource = strings.HasSuffix(name, "of a pod")
+	p.KeepsSource, p.Untracked = strings.HasSuffix(name, "of a pod"), strings.HasSuffix(name, "exempt")
 	return p
 }
 
@@ -227,7 +245,7 @@ func read(t *testing.T, ns string) *foreign.Ruleset {
 // packetOf returns a packet of a pod.
 func packetOf(kind foreign.Packet) foreign.Packet {
 	packet := foreign.Packet{In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, SrcPort: 40000, DstPort: 80, Size: 1450,
-		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: kind.Answer, Later: kind.Later, Untranslated: kind.Untranslated, KeepsSource: kind.KeepsSource}
+		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: kind.Answer, Later: kind.Later, Untranslated: kind.Untranslated, KeepsSource: kind.KeepsSource, Untracked: kind.Untracked}
 	if kind.Answer {
 		packet.In, packet.Out, packet.Src, packet.Dst, packet.SrcPort, packet.DstPort = packet.Out, packet.In, packet.Dst, packet.Src, packet.DstPort, packet.SrcPort
 	}
@@ -306,6 +324,16 @@ func TestHarmsOfIptablesLegacy(t *testing.T) {
 		"surely, untranslated":      {"-A FORWARD -m conntrack ! --ctstate DNAT -j DROP", "drops"},
 		"later":                     {"-A FORWARD -p tcp --tcp-flags SYN,ACK ACK -j DROP", "drops"},
 		"states by another name":    {"-A FORWARD -m state --state NEW -j DROP", "drops"},
+		"NAT, but exempt":           {"-t nat -A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", ""},
+		"NAT in a zone, exempt":     {"-t raw -A PREROUTING -j CT --zone 3\n-t nat -A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", "get another destination"},
+		"NAT, no zone, exempt":      {"-t raw -A PREROUTING -j CT --notrack\n-t nat -A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", ""},
+		"zone of a chain, exempt":   {"-t raw -N user\n-t raw -A user -j CT --zone 3\n-t raw -A PREROUTING -j user\n-t nat -A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", "get another destination"},
+		"new, but exempt":           {"-A FORWARD -m conntrack --ctstate NEW,ESTABLISHED,INVALID -j DROP", ""},
+		"not new, exempt":           {"-A FORWARD -m conntrack ! --ctstate NEW -j DROP", "drops"},
+		"untracked, exempt":         {"-A FORWARD -m conntrack --ctstate UNTRACKED -j DROP", "drops"},
+		"only the state, exempt":    {"-A FORWARD -m conntrack --ctstate UNTRACKED --ctstatus ASSURED -j DROP", "drops"},
+		"status, but exempt":        {"-A FORWARD -m conntrack --ctstatus NONE -j DROP", ""},
+		"another name, exempt":      {"-A FORWARD -m state --state UNTRACKED -j DROP", "drops"},
 		"addresses only":            {"-t nat -A POSTROUTING -j RETURN", ""},
 		"IPv6, which is no concern": {"6 -A FORWARD -j DROP", ""},
 	} {

@@ -41,6 +41,9 @@ func (r *Ruleset) legacy() error {
 					as := translated(f.nft, rule)
 					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], as)
 					r.note(as)
+					if name == "raw" && zones(as) {
+						r.noteLegacyZone(c, as)
+					}
 				}
 				if c.Base {
 					hook, policy := nftables.ChainHook(c.Hook), nftables.ChainPolicyAccept
@@ -57,6 +60,15 @@ func (r *Ruleset) legacy() error {
 		}
 	}
 	return nil
+}
+
+// noteLegacyZone records a rule that assigns a conntrack zone. Chains of users count at both hooks.
+func (r *Ruleset) noteLegacyZone(c xtables.Chain, rule *nftables.Rule) {
+	for _, hook := range []Hook{Prerouting, Output} {
+		if !c.Base || Hook(c.Hook) == hook {
+			r.zoning[hook] = append(r.zoning[hook], rule)
+		}
+	}
 }
 
 // translated converts a rule of iptables-legacy to nftables.
@@ -113,7 +125,8 @@ func translated(family nftables.TableFamily, r *xtables.Rule) *nftables.Rule {
 		exprs = append(exprs, &expr.Match{Name: m.Name, Rev: uint32(m.Revision), Info: info})
 	}
 	if r.Target.Name != "" {
-		return &nftables.Rule{Exprs: append(exprs, &expr.Target{Name: r.Target.Name})}
+		info := xt.Unknown(r.Target.Data)
+		return &nftables.Rule{Exprs: append(exprs, &expr.Target{Name: r.Target.Name, Rev: uint32(r.Target.Revision), Info: &info})}
 	}
 	kind := map[xtables.Verdict]expr.VerdictKind{
 		xtables.Drop: expr.VerdictDrop, xtables.Accept: expr.VerdictAccept, xtables.Return: expr.VerdictReturn,

@@ -45,9 +45,19 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			}
 			registers.set(e.Register, w.meta(e.Key), e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK)
 		case *expr.Payload:
+			if e.OperationType == expr.PayloadWrite {
+				if kind, changes := w.rewrites(e); changes {
+					end = &expr.Verdict{Kind: kind}
+				}
+				continue
+			}
 			registers.set(e.DestRegister, w.loaded.payload(e), false)
 		case *expr.Ct:
-			if !e.SourceRegister {
+			switch {
+			case setsCt(e):
+			case w.packet.Untracked && e.Key != expr.CtKeySTATE:
+				return no, nil // the kernel ends the rule
+			default:
 				registers.set(e.Register, w.tracked(e.Key), false)
 			}
 		case *expr.Fib:
@@ -117,6 +127,33 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		}
 	}
 	return matches, end
+}
+
+// rewrites returns the effect of writing to a packet's addresses or ports, which is NAT without
+// connection tracking. Another source counts only if the receiver needs it.
+func (w *walk) rewrites(e *expr.Payload) (kind expr.VerdictKind, changes bool) {
+	source, length := uint32(12), uint32(4)
+	if w.packet.Src.Is6() {
+		source, length = 8, 16
+	}
+	if e.Base == expr.PayloadBaseTransportHeader {
+		source, length = 0, 2
+		switch w.packet.Protocol {
+		case unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP:
+		default:
+			return 0, false
+		}
+	} else if e.Base != expr.PayloadBaseNetworkHeader {
+		return 0, false
+	}
+	overlaps := func(at uint32) bool { return e.Offset < at+length && at < e.Offset+e.Len }
+	switch {
+	case overlaps(source + length):
+		return verdictDivert, true
+	case overlaps(source) && w.packet.KeepsSource && e.Base == expr.PayloadBaseNetworkHeader:
+		return verdictHide, true
+	}
+	return 0, false
 }
 
 // unknownOf returns why the result of an expression is unknown. loaded is the last expression that
@@ -220,6 +257,42 @@ func untracks(rule *nftables.Rule) bool {
 	})
 }
 
+// priorityTracking is the priority of connection tracking.
+const priorityTracking = -200
+
+// noteZone records a rule of a chain before connection tracking that assigns a conntrack zone.
+func (r *Ruleset) noteZone(c *nftables.Chain, rule *nftables.Rule) {
+	if c.Hooknum != nil && c.Priority != nil && *c.Priority < priorityTracking && zones(rule) {
+		hook := Hook(*c.Hooknum)
+		r.zoning[hook] = append(r.zoning[hook], rule)
+	}
+}
+
+// zones reports whether a rule assigns a conntrack zone, or other properties of a connection that
+// is not known yet.
+func zones(rule *nftables.Rule) bool {
+	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
+		switch e := e.(type) {
+		case *expr.Ct:
+			return setsCt(e) && e.Key == expr.CtKeyZONE
+		case *expr.Target:
+			return e.Name == "CT" && !untracksAsTarget(e)
+		}
+		return false
+	})
+}
+
+// setsCt reports whether an expression sets a property. The netlink library does not parse the
+// source register.
+func setsCt(e *expr.Ct) bool { return e.SourceRegister || e.Register == 0 }
+
+// untracksAsTarget reports whether the iptables target CT has the option --notrack.
+func untracksAsTarget(target *expr.Target) bool {
+	const notrack = 1 // XT_CT_NOTRACK, in the field flags of struct xt_ct_target_info
+	info, is := target.Info.(*xt.Unknown)
+	return is && len(*info) >= 2 && binary.NativeEndian.Uint16(*info)&notrack != 0
+}
+
 // note records a rule with an effect on later rules.
 func (r *Ruleset) note(rule *nftables.Rule) {
 	if marks(rule) {
@@ -233,15 +306,20 @@ func (r *Ruleset) note(rule *nftables.Rule) {
 // mayBe reports whether one of the rules, at any hook, may have changed the packet.
 func (w *walk) mayBe(changed **bool, rules []*nftables.Rule) bool {
 	if *changed == nil {
-		is := true // for rules that match the change themselves
-		other := walk{ruleset: w.ruleset, packet: w.packet, loaded: w.loaded, marked: &is, untracked: &is}
-		may := slices.ContainsFunc(rules, func(rule *nftables.Rule) bool {
-			matches, _ := other.rule(rule)
-			return matches != no
-		})
+		may := w.mayMatch(rules)
 		*changed = &may
 	}
 	return **changed
+}
+
+// mayMatch reports whether one of the rules may match the packet.
+func (w *walk) mayMatch(rules []*nftables.Rule) bool {
+	is := true // for rules that match the change themselves
+	other := walk{ruleset: w.ruleset, packet: w.packet, loaded: w.loaded, marked: &is, untracked: &is}
+	return slices.ContainsFunc(rules, func(rule *nftables.Rule) bool {
+		matches, _ := other.rule(rule)
+		return matches != no
+	})
 }
 
 func (w *walk) meta(k expr.MetaKey) []byte {
@@ -273,7 +351,7 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 }
 
 func (w *walk) tracked(k expr.CtKey) []byte {
-	if w.mayBe(&w.untracked, w.ruleset.untracking) {
+	if !w.packet.Untracked && w.mayBe(&w.untracked, w.ruleset.untracking) {
 		return nil
 	}
 	switch k {
@@ -384,7 +462,12 @@ func (w *walk) extension(m *expr.Match) match {
 		case m.Name == "multiport" && m.Rev == 1:
 			return w.multiport(*info)
 		case m.Name == "state" && len(*info) >= 4: // struct xt_state_info
-			return w.ofStates(uint16(binary.NativeEndian.Uint32(*info)), false)
+			const untracked = 1 << 6 // XT_STATE_UNTRACKED
+			states := uint16(binary.NativeEndian.Uint32(*info))
+			if w.packet.Untracked {
+				return matchIf(states&untracked != 0)
+			}
+			return w.ofStates(states, false)
 		}
 	}
 	return unknown
@@ -485,6 +568,9 @@ func inRange(port uint16, ports [2]uint16, not bool) match {
 func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint16) match {
 	asked := xt.ConntrackFlags(info.MatchFlags)
 	inverted := func(flag xt.ConntrackFlags) bool { return xt.ConntrackFlags(info.InvertFlags)&flag != 0 }
+	if w.packet.Untracked { // the kernel evaluates nothing but the state, and does not match without
+		return matchIf(asked&xt.ConntrackState != 0 && w.ofStates(states, inverted(xt.ConntrackState)) == yes)
+	}
 	if w.mayBe(&w.untracked, w.ruleset.untracking) {
 		return unknown
 	}
@@ -516,10 +602,13 @@ func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint1
 // ofStates reports whether the connection state is in the mask, or with inverted, is not.
 func (w *walk) ofStates(mask uint16, inverted bool) match {
 	const newConnection, established = 1 << (2 + 1), 1 << (0 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_…)
-	const translated = 1<<6 | 1<<7                                // XT_CONNTRACK_STATE_SNAT, …_DNAT
+	const translated, untracked = 1<<6 | 1<<7, 1 << 8             // XT_CONNTRACK_STATE_SNAT and …_DNAT, …_UNTRACKED
 	state := uint16(newConnection)
 	if w.packet.established() {
 		state = established
+	}
+	if w.packet.Untracked {
+		return matchIf((mask&untracked != 0) != inverted)
 	}
 	if mask&state == 0 && mask&translated != 0 && !w.packet.Untranslated {
 		return unknown

@@ -45,7 +45,10 @@ const syn, ack = 0x02, 0x10
 func load(p Packet) *loaded {
 	l := &loaded{in: paddedName(p.In), out: paddedName(p.Out), direction: []byte{0}}
 	state := uint32(expr.CtStateBitNEW)
-	if p.established() {
+	switch {
+	case p.Untracked:
+		state = expr.CtStateBitUNTRACKED
+	case p.established():
 		state = expr.CtStateBitESTABLISHED
 	}
 	if p.Answer {
