@@ -2,6 +2,8 @@ package podmanager_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -284,7 +286,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
-// Waiting connections keep their order: of two sandboxes of a pod, the newer one is wired.
+// Waiting connections are served in order: each sandbox of a pod replaces the one before.
 func TestOrderOfConnections(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	socket := filepath.Join(t.TempDir(), "cni.sock")
@@ -315,8 +317,9 @@ func TestOrderOfConnections(t *testing.T) {
 	go func() { served <- n.Server.Serve(l) }()
 	for _, conn := range conns {
 		var a cniwire.Answer
-		if err := cniwire.Read(conn, &a); err != nil || a.Code != cniwire.OK {
-			t.Errorf("%+v, %v", a, err)
+		var reply cniwire.CNIReply
+		if err := errors.Join(cniwire.Read(conn, &a), json.Unmarshal(a.Reply, &reply)); err != nil || a.Code != cniwire.OK || reply.Result != 0 {
+			t.Errorf("%+v, %v, %v", a, reply.Error, err)
 		}
 	}
 	n.Server.Stop(ctx)

@@ -218,6 +218,7 @@ func containerKey(id string) string { return "container " + id }
 // enter waits until the agent is ready and earlier calls with a common key have ended.
 func (s *Server) enter(ctx context.Context, keys ...string) (*turn, error) {
 	places := s.pods.line.enter([]string{"start"}, keys)
+	cniserver.Started(ctx)
 	t := &turn{loop: s.loop, start: places[0], rest: places[1]}
 	err := t.start.wait(ctx)
 	if notReady := s.waitUntilReady(ctx); notReady != nil { // also the reason for waiting for others

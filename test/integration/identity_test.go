@@ -40,6 +40,7 @@ func TestIdentityOfPods(t *testing.T) {
 	t.Run("a second interface", l.testSecondInterface)
 	t.Run("another UID", l.testUID)
 	t.Run("another node", l.testTwoNodes)
+	t.Run("order of arrival", l.testOrderOfArrival)
 	t.Run("one address for two pods", l.testOneAddress)
 	t.Run("a full subnet", l.testFullSubnet)
 }

@@ -91,6 +91,11 @@ func TestWhy(t *testing.T) {
 			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table bridge somebody"},
 		"translation": {node1.Netns, chain("ip", "nat hook prerouting", "ip daddr 10.1.2.0/24 dnat to 192.168.16.253"), "nft delete table ip somebody",
 			why.NotReached, "node node1", "get another destination: a rule of chain theirs in table ip somebody translates it"},
+		"tunnel's port rewritten": {node2.Netns, chain("ip", "filter hook prerouting", "udp dport 4789 udp dport set 9000"), "nft delete table ip somebody",
+			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip somebody translates it"},
+		"tunnel's port translated in a zone": {node2.Netns, "nft 'table ip zone { chain before { type filter hook prerouting priority -250; ct zone set 7; }; }'; " + chain("ip", "nat hook prerouting", "udp dport 4789 dnat to 192.168.16.2:9000"),
+			"nft delete table ip zone; nft delete table ip somebody",
+			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip somebody translates it"},
 		"policy rule": {node1.Netns, "ip rule add from 10.1.1.0/24 to 10.1.2.0/24 pref 77 blackhole", "ip rule del pref 77",
 			why.NotReached, "node node1", `are taken away by policy rule "77: from 10.1.1.0/24 to 10.1.2.0/24 blackhole": remove it with`},
 		"policy rule for answers": {node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 prohibit", "ip rule del pref 77",
@@ -131,6 +136,23 @@ func TestWhy(t *testing.T) {
 			healthy()
 		})
 	}
+
+	// NAT does not see packets of tunnels.
+	t.Run("tunnel's port in tables of NAT", func(t *testing.T) {
+		for hook, rule := range map[string]string{"prerouting": "udp dport 4789 dnat to 192.168.16.2:9000", "output": "udp dport 4789 redirect to :9000", "postrouting": "udp dport 4789 masquerade to :9000-9010"} {
+			command.In(t, node2.Netns, strings.Replace(chain("ip", "nat hook "+hook, rule), "somebody", "of"+hook, -1))
+		}
+		command.In(t, node1.Netns, "iptables -t nat -A PREROUTING -p udp --dport 4789 -j DNAT --to-destination 192.168.16.1:9000")
+		undo := func() {
+			command.In(t, node2.Netns, "nft delete table ip ofprerouting; nft delete table ip ofoutput; nft delete table ip ofpostrouting")
+			command.In(t, node1.Netns, "iptables -t nat -F PREROUTING")
+		}
+		defer undo()
+		healthy()
+		if a, code := askWhy(t, l, web.Name, db.Name); code != 0 || len(a.Findings)+len(a.PossibleCauses) > 0 {
+			t.Errorf("exit code %d, %+v", code, a)
+		}
+	})
 
 	t.Run("not judged", func(t *testing.T) {
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))

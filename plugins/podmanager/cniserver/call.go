@@ -42,18 +42,7 @@ func decoding[T any, Request interface {
 	}
 }
 
-type acceptedKey struct{}
-
-// Accepted returns the time at which a call's connection was accepted, or now for gRPC. Waiting
-// connections are accepted in order, but their calls may be read in any order.
-func Accepted(ctx context.Context) time.Time {
-	if at, ok := ctx.Value(acceptedKey{}).(time.Time); ok {
-		return at
-	}
-	return time.Now()
-}
-
-func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
+func (s *Server) serveCall(conn net.Conn, arrived *arrival) {
 	var call cniwire.Call
 	reply, err := proto.Message(nil), cniwire.ReadBody(conn, &call)
 	var broken net.Error
@@ -63,7 +52,7 @@ func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 	case err != nil:
 		err = status.Errorf(codes.InvalidArgument, "the call cannot be read: %v", err)
 	default:
-		reply, err = s.call(conn, accepted, call)
+		reply, err = s.call(conn, arrived, call)
 	}
 	answer, sendErr := answerOf(reply, err), error(nil)
 	conn.SetDeadline(time.Now().Add(helloTimeout))
@@ -77,13 +66,14 @@ func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 
 // serveInvocation is serveCall for an unparsed call of contiv-cni. An unreadable call gets no
 // answer, and contiv-cni then uses serveCall.
-func (s *Server) serveInvocation(conn net.Conn, accepted time.Time) {
+func (s *Server) serveInvocation(conn net.Conn, arrived *arrival) {
 	invocation, err := cniwire.ReadInvocationBody(conn)
 	if err != nil {
 		s.log.Debug("A CNI request cannot be read", "error", err)
 		return
 	}
-	ctx, end := s.whileConnected(conn, accepted)
+	ctx, end := s.whileConnected(conn, arrived)
+	arrived.await(ctx)
 	outcome := s.answer(ctx, invocation)
 	end()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
@@ -105,9 +95,10 @@ func (s *Server) answer(ctx context.Context, invocation *cniwire.Invocation) (ou
 
 // call is cancelled when the caller closes the connection, the deadline passes, or the server
 // stops.
-func (s *Server) call(conn net.Conn, accepted time.Time, call cniwire.Call) (proto.Message, error) {
-	ctx, end := s.whileConnected(conn, accepted)
+func (s *Server) call(conn net.Conn, arrived *arrival, call cniwire.Call) (proto.Message, error) {
+	ctx, end := s.whileConnected(conn, arrived)
 	defer end()
+	arrived.await(ctx)
 	if call.TimeoutNs > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(call.TimeoutNs))
@@ -118,8 +109,8 @@ func (s *Server) call(conn net.Conn, accepted time.Time, call cniwire.Call) (pro
 
 // whileConnected returns a context that ends when the caller closes the connection or the server
 // stops. Call end before using the connection again.
-func (s *Server) whileConnected(conn net.Conn, accepted time.Time) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, acceptedKey{}, accepted))
+func (s *Server) whileConnected(conn net.Conn, arrived *arrival) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, arrivalKey{}, arrived))
 	conn.SetDeadline(time.Time{})
 	gone := make(chan struct{})
 	go func() {
@@ -145,6 +136,9 @@ func (s *Server) callMethod(ctx context.Context, name string, request []byte) (r
 	}
 	defer end()
 	defer s.recoverPanic(name, &err)
+	if name == cniwire.Status || name == cniwire.CollectGarbage { // have no order
+		Started(ctx)
+	}
 	return method(ctx, request)
 }
 

@@ -119,6 +119,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 	const maxPause = time.Second
 	pause, full := time.Duration(0), false
+	var order arrivals
 	for {
 		conn, err := l.Accept()
 		if err == nil {
@@ -133,12 +134,13 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 				continue
 			}
 			full = false
+			arrived := order.next(conn)
 			conn = &quota.Conn{Conn: conn, Release: release}
 			if !s.begin() {
 				conn.Close()
 				return nil
 			}
-			go s.serve(conn, time.Now(), forGRPC)
+			go s.serve(conn, arrived, forGRPC)
 			continue
 		}
 		var temporary interface{ Temporary() bool }
@@ -172,8 +174,9 @@ func (s *Server) isStopped() bool {
 }
 
 // serve detects the protocol of a connection.
-func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
+func (s *Server) serve(conn net.Conn, arrived *arrival, forGRPC *handover) {
 	defer s.calls.Done()
+	defer arrived.start()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
 	stop := context.AfterFunc(s.accepting, func() { conn.SetDeadline(time.Now()) })
 	var first [len(cniwire.Magic)]byte
@@ -183,10 +186,10 @@ func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	case err != nil:
 		conn.Close()
 	case string(first[:]) == cniwire.Magic:
-		s.serveCall(conn, accepted)
+		s.serveCall(conn, arrived)
 		conn.Close()
 	case string(first[:]) == cniwire.InvocationMagic:
-		s.serveInvocation(conn, accepted)
+		s.serveInvocation(conn, arrived)
 		conn.Close()
 	default: // gRPC rejects other protocols
 		conn.SetDeadline(time.Time{})
