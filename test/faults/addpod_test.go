@@ -17,7 +17,7 @@ func TestAddPod(t *testing.T) {
 	s := newSite(t, "ap")
 	victim := s.pod(t, "victim", "node1")
 	unwire(t, s, victim.ID())
-	f := begin(t, s, "Agent killed at each step of ADD", "kubelet adds a pod; so many milliseconds later, from 0 to 20, the agent is killed with SIGKILL. It is started again, and the ADD repeated, as kubelet does.")
+	f := begin(t, s, "Agent killed at each step of ADD", "kubelet adds a pod, and 0 to 20 ms later the agent gets SIGKILL. It starts again, and kubelet repeats the ADD.")
 	f.row.Until = "until the pod was wired, at most, after the start"
 	interrupted := 0
 	for after := time.Duration(0); after <= 20*time.Millisecond; after += time.Millisecond {
@@ -52,7 +52,7 @@ func TestAddPod(t *testing.T) {
 	if interrupted < 3 {
 		t.Errorf("only %d ADDs could be interrupted", interrupted)
 	}
-	f.row.Kept = fmt.Sprintf("%d of the ADDs failed, the others were complete. Each repeated ADD succeeded, the network is as for any other pod, and nothing is left after DEL. No other pod notices.", interrupted)
+	f.row.Kept = fmt.Sprintf("%d of the ADDs failed, and the others were complete. Each repeated ADD succeeded, and DEL left nothing behind. Other pods were not affected.", interrupted)
 	f.end()
 }
 

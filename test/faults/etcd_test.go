@@ -58,14 +58,14 @@ func TestDatabaseOfANewNode(t *testing.T) {
 }
 
 func downAtStart(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down at start", "The agent is killed and started again while etcd refuses connections. It waits for `delayLocalResync` (5 s), then starts from its mirror of etcd; pods can be added before etcd is back.")
+	f := begin(t, s, "etcd is down at start", "The agent is killed and started while etcd refuses connections. It waits for `delayLocalResync` (5 s), then starts from its mirror. Pods can be added before etcd is back.")
 	f.startsWithoutEtcd(p, refuse)
 	f.seesLog("node1", "starts from the local mirror")
 	f.end()
 }
 
 func hangsAtStart(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd hangs at start", "The agent is killed and started again while etcd accepts connections, but never answers.")
+	f := begin(t, s, "etcd hangs at start", "The agent is killed and started while etcd accepts connections but never answers.")
 	f.startsWithoutEtcd(p, hang)
 	f.end()
 }
@@ -86,11 +86,11 @@ func (f *fault) startsWithoutEtcd(p *proxy, m mode) {
 	p.set(pass, 0)
 	back := time.Now()
 	await.That(t, "etcd is followed again", func() error { return f.settled(t, "node1") })
-	f.row.Kept = fmt.Sprintf("When etcd is back, the agent follows it again after %v.", round(time.Since(back)))
+	f.row.Kept = fmt.Sprintf("When etcd is back, the agent follows it after %v.", round(time.Since(back)))
 }
 
 func downWithoutMirror(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down at start, no mirror", "A node without pods and without a local file starts while etcd refuses connections: it has no ID and knows nothing. It waits for etcd.")
+	f := begin(t, s, "etcd is down at start, no mirror", "A node without pods and without a local file starts while etcd refuses connections. It has no ID, and waits for etcd.")
 	s.kill(t, "node2")
 	p.set(refuse, 0)
 	if err := os.Remove(s.bolt("node2")); err != nil {
@@ -112,7 +112,7 @@ func downWithoutMirror(t *testing.T, s *site, p *proxy) {
 }
 
 func neverComes(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd never comes, no mirror", "As before, but etcd stays away. The agent ends at the `startupResyncDeadline` (30 s, here 8 s), to be started again by whoever supervises it.")
+	f := begin(t, s, "etcd never comes, no mirror", "As before, but etcd stays away. The agent ends at the `startupResyncDeadline` (30 s, here 8 s), and its supervisor starts it again.")
 	s.kill(t, "node2")
 	p.set(refuse, 0)
 	conf := s.Path("nodes", "node2", "controller.conf")
@@ -141,7 +141,7 @@ func neverComes(t *testing.T, s *site, p *proxy) {
 }
 
 func isDown(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down", "etcd refuses connections, and has closed those that there were. Meanwhile a pod is added and another one removed.")
+	f := begin(t, s, "etcd is down", "etcd closes its connections and refuses new ones. Meanwhile, a pod is added and another one removed.")
 	p.set(refuse, 0)
 	f.seesHealth("node1", "out of reach")
 	f.seesLog("node1", "Connection to the database lost")
@@ -150,19 +150,19 @@ func isDown(t *testing.T, s *site, p *proxy) {
 		t.Error(err)
 	}
 	late := s.pod(t, "late", "node1")
-	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
+	f.row.Kept = fmt.Sprintf("Two ADDs and a DEL, with their namespaces, took %v.", round(time.Since(began)))
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
 	f.heal()
 	p.set(pass, 0)
-	f.row.Until = "until what changed meanwhile had arrived"
+	f.row.Until = "until the changes made meanwhile had arrived"
 	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
 	f.end()
 }
 
 func hangs(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd hangs", "Connections to etcd stay open, but nothing comes through any more. Meanwhile a pod is added and another one removed.")
+	f := begin(t, s, "etcd hangs", "Connections to etcd stay open, but no data passes. Meanwhile, a pod is added and another one removed.")
 	p.set(hang, 0)
 	began := time.Now()
 	if err := s.DelPod(t.Context(), s.pod(t, "gone", "node1").ID()); err != nil {
@@ -172,29 +172,29 @@ func hangs(t *testing.T, s *site, p *proxy) {
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
-	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
+	f.row.Kept = fmt.Sprintf("Two ADDs and a DEL, with their namespaces, took %v.", round(time.Since(began)))
 	f.seesHealth("node1", "out of reach")
-	f.row.Kept += fmt.Sprintf(" The agent noticed after %v that etcd is silent.", round(time.Since(began)))
+	f.row.Kept += fmt.Sprintf(" The agent noticed the silence after %v.", round(time.Since(began)))
 	f.seesLog("node1", "Connection to the database lost")
 	f.heal()
 	p.set(pass, 0)
-	f.row.Until = "until what changed meanwhile had arrived"
+	f.row.Until = "until the changes made meanwhile had arrived"
 	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
 	f.end()
 }
 
 func slow(t *testing.T, s *site, p *proxy) {
 	const delay = 600 * time.Millisecond
-	f := begin(t, s, "etcd is slow", fmt.Sprintf("Whatever etcd and the agent say to each other arrives %v later. A pod is added; the agent is killed and started again.", delay))
+	f := begin(t, s, "etcd is slow", fmt.Sprintf("All data between etcd and the agent is delayed by %v. A pod is added, and the agent is killed and started.", delay))
 	p.set(pass, delay)
 	began := time.Now()
 	late := s.pod(t, "late", "node1")
-	f.row.Kept = fmt.Sprintf("A pod was wired in %v: nobody waits for etcd.", round(time.Since(began)))
+	f.row.Kept = fmt.Sprintf("A pod was connected in %v, because nothing waits for etcd.", round(time.Since(began)))
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
 	await.That(t, "the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
-	f.row.Kept += fmt.Sprintf(" Its Kubernetes object had arrived after %v.", round(time.Since(began)))
+	f.row.Kept += fmt.Sprintf(" Its Kubernetes object arrived after %v.", round(time.Since(began)))
 	s.kill(t, "node1")
 	f.heal()
 	s.start(t, "node1")
@@ -205,7 +205,7 @@ func slow(t *testing.T, s *site, p *proxy) {
 }
 
 func compacted(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is compacted", "While the agent has no connection to etcd, a pod is added and another one removed, and etcd forgets all its history.")
+	f := begin(t, s, "etcd is compacted", "While the agent has no connection to etcd, a pod is added and another one removed, and etcd compacts its history.")
 	gone := s.pod(t, "gone", "node2")
 	p.set(refuse, 0)
 	f.seesHealth("node1", "out of reach")
@@ -231,13 +231,13 @@ func compacted(t *testing.T, s *site, p *proxy) {
 	}
 	f.heal()
 	p.set(pass, 0)
-	f.row.Until = "until what changed meanwhile had arrived"
+	f.row.Until = "until the changes made meanwhile had arrived"
 	f.healed("the late pod is known from Kubernetes", func() error { return s.heldByKubernetes(t, late) })
 	f.end()
 }
 
 func wiped(t *testing.T, s *site, _ *proxy) {
-	f := begin(t, s, "etcd is wiped", "etcd is stopped and started without any data. The agents notice, keep the network as it is, put their IDs back and believe etcd again when KSR has reflected Kubernetes anew.")
+	f := begin(t, s, "etcd is wiped", "etcd is stopped and started without data. The agents notice it, keep the network, write their IDs back and trust etcd again after KSR has reflected Kubernetes.")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,12 +249,12 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 		t.Fatal(err)
 	}
 	f.seesLog("node1", "lost its data")
-	f.row.Until = "until both agents believed etcd again"
+	f.row.Until = "until both agents trusted etcd again"
 	f.healed("etcd is complete, and the agents follow it", func() error {
 		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
 	})
 	s.filledAgain(t)
-	f.row.Kept = "Node IDs, and so all addresses of pods, are those of before."
+	f.row.Kept = "Node IDs, and so the pods' addresses, did not change."
 	f.end()
 }
 
@@ -262,7 +262,7 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 // refills it only later.
 func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	const away = 35 * time.Second // longer than an agent waits for other agents
-	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("While the agent is down, etcd is stopped and started without any data; the agent is started. KSR is frozen meanwhile, and goes on after %v.", away))
+	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("While the agent is down, etcd is stopped and started without data. Then the agent is started. KSR is frozen for %v.", away))
 	s.kill(t, "node1")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	}
 	began := time.Now()
 	s.start(t, "node1")
-	f.row.Kept = fmt.Sprintf("The agent was ready after %v, with its mirror, and added a pod. Node IDs, and so all addresses of pods, are those of before.", round(time.Since(began)))
+	f.row.Kept = fmt.Sprintf("The agent was ready after %v, with its mirror, and added a pod. Node IDs, and so the pods' addresses, did not change.", round(time.Since(began)))
 	f.seesHealth("node1", "lost its data")
 	f.seesLog("node1", "lost its data")
 	late := s.pod(t, "late", "node1")
@@ -291,7 +291,7 @@ func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	}
 	thaw()
 	f.heal()
-	f.row.Until = "until both agents believed etcd again, after KSR was back"
+	f.row.Until = "until both agents trusted etcd again, after KSR was back"
 	f.healed("etcd is complete, and the agents follow it", func() error {
 		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
 	})

@@ -29,7 +29,7 @@ func TestLocalFile(t *testing.T) {
 }
 
 func missingFile(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is missing", "The agent is killed, its `bolt.db` removed, and the agent started again, with etcd.")
+	f := begin(t, s, "Local file is missing", "The agent is killed, its `bolt.db` is removed, and the agent is started with etcd.")
 	s.kill(t, "node1")
 	if err := os.Remove(s.bolt("node1")); err != nil {
 		t.Fatal(err)
@@ -38,12 +38,12 @@ func missingFile(t *testing.T, s *site) {
 	s.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
 	f.seesLog("node1", "restored from the copy")
-	f.row.Kept = "The mirror is read from etcd again. The node's own pods, of which etcd knows too little, come from a copy in the run directory. (Is that lost as well, as by a reboot, then so are the pods.)"
+	f.row.Kept = "The mirror is read from etcd again. The node's own pods come from a copy in the run directory. A reboot loses this copy together with the pods."
 	f.end()
 }
 
 func corruptFile(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is corrupt", "The agent is killed, the pages of its `bolt.db` overwritten with garbage, and the agent started again, with etcd.")
+	f := begin(t, s, "Local file is corrupt", "The agent is killed, the pages of its `bolt.db` are overwritten with garbage, and the agent is started with etcd.")
 	s.kill(t, "node1")
 	info, err := os.Stat(s.bolt("node1"))
 	if err == nil {
@@ -57,7 +57,7 @@ func corruptFile(t *testing.T, s *site) {
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
 	f.seesLog("node1", "Local store damaged")
 	f.seesLog("node1", "restored from the copy")
-	f.row.Kept = "The damaged file stays, under the name in the log; else as before."
+	f.row.Kept = "The damaged file stays under the name in the log. The rest is as before."
 	f.end()
 }
 
@@ -80,7 +80,7 @@ func otherVersion(t *testing.T, s *site) {
 	if err := s.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.row.Kept = "The network is as before; pods are added. What is wrong is replaced when etcd is back."
+	f.row.Kept = "The network is as before, and pods are added. Wrong values are replaced when etcd is back."
 	await.That(t, "etcd is followed", func() error { return s.settled(t, "node1") })
 	f.end()
 }
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log has no room left when the agent is started. Pods are added and removed, the agent is killed and started again; then there is room.")
+	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log is full when the agent starts. Pods are added and removed, and the agent is killed and started. Then space is freed.")
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
 	fillBolt(t, s.bolt("node1"))
@@ -180,11 +180,11 @@ func TestDisk(t *testing.T) {
 	}
 	f.heal()
 	late := s.pod(t, "late", "node1")
-	f.row.Healed, f.row.Until = time.Since(f.healing), "until a pod was added, after there was room"
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until a pod was added, after space was freed"
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
-	f.row.Kept = "An ADD fails and leaves nothing, as an agent that could not remember the pod would forget it with its next start. DEL succeeds. The agent starts on the full disk, and with all pods."
+	f.row.Kept = "An ADD fails and leaves nothing behind, because the agent would forget the pod at its next start. DEL succeeds. The agent starts on the full disk, with all pods."
 	f.end()
 }
 

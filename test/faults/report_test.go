@@ -93,10 +93,10 @@ func round(d time.Duration) time.Duration {
 
 const preface = `# Faults
 
-What breaks around an agent, and what comes of it. Measured, not promised: written by
-` + "`go test ./test/faults -args -write -clock`" + `, which makes each fault in a [lab](../user/lab.md) while a pod sends a packet every
-%v to a pod on the same node, to one on another node and to a host outside. Times are of one run on a small machine with several labs at
-once, with the default configuration.
+This page shows how an agent behaves when its environment fails: how many packets were lost, and how long healing took.
+` + "`go test ./test/faults -args -write -clock`" + ` writes it. Each fault happens in a [lab](../user/lab.md), while a pod
+sends a packet every %v to a pod on the same node, to one on another node and to a host outside. Times are from one run on
+a small machine with several labs and the default configuration.
 
 | fault | packets lost | healed |
 |---|---|---|
@@ -115,7 +115,7 @@ func (r *reporter) markdown() string {
 			fmt.Fprintf(&b, "\n%s\n", row.Kept)
 		}
 		if len(row.Sees) > 0 {
-			b.WriteString("\nTo be seen:\n\n")
+			b.WriteString("\nVisible:\n\n")
 		}
 		for _, text := range row.Sees {
 			fmt.Fprintf(&b, "- %s\n", text)

@@ -29,7 +29,7 @@ func TestResync(t *testing.T) {
 		fmt.Sprintf("While the agent is down, %d interfaces with addresses are asked for through etcd, or are no longer. It is started, and killed with SIGKILL at once, when its "+
 			"socket appears, or after so many devices were made or removed; and started again.", extra))
 	etcd := s.etcd(t)
-	f.row.Until = "until ready and complete, at most, after the start that was not interrupted"
+	f.row.Until = "until ready and complete, at most, after the uninterrupted start"
 	kills := 0
 	for _, step := range []int{startedStep, socketStep, 1, 2, 3, 5, 8, 13, 2*extra - 1} {
 		for _, wanted := range []bool{true, false} {
@@ -48,7 +48,7 @@ func TestResync(t *testing.T) {
 	if kills < 10 {
 		t.Errorf("only %d starts could be interrupted", kills)
 	}
-	f.row.Kept = fmt.Sprintf("Interrupted %d times; each time the next start completed what was begun, and the following resync found nothing to do.", kills)
+	f.row.Kept = fmt.Sprintf("Interrupted %d times. Each time, the next start completed the work, and the following resync found nothing to do.", kills)
 	f.end()
 }
 

@@ -69,7 +69,7 @@ func (w *twin) end(t *testing.T) string {
 }
 
 func sameNode(t *testing.T, s *site) {
-	f := begin(t, s, "Second agent on the same node", "An agent is started with the same command line as the one that runs already; and another one with a local file of its own.")
+	f := begin(t, s, "Second agent on the same node", "A second agent is started with the same command line as the running one, and a third one with its own local file.")
 	command := s.process(t, "node1").Command
 	f.heal()
 	words := s.newTwin(t, "node1", command...).end(t)
@@ -83,7 +83,7 @@ func sameNode(t *testing.T, s *site) {
 		t.Errorf("it ended without saying who is in the way: %s", words)
 	}
 	f.sees("second agent with its own file", words)
-	f.row.Kept = "The first agent goes on."
+	f.row.Kept = "The first agent continues."
 	f.end()
 }
 
@@ -137,7 +137,7 @@ func sameName(t *testing.T, s *site) {
 	f.flow(50)
 	f.heal()
 	s.start(t, "node1")
-	f.row.Healed, f.row.Until = time.Since(f.healing), "until the agent that has the name was ready again"
+	f.row.Healed, f.row.Until = time.Since(f.healing), "until the owner of the name was ready again"
 	if f.row.Healed > nodesync.ClaimTTL/2 {
 		t.Errorf("the agent was ready after %v: it has waited for its own claim", f.row.Healed)
 	}
