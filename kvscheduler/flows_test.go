@@ -24,11 +24,12 @@ func TestControlFlowsPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("<!-- Written by `make diagrams`. -->\n" +
 		"# Control flows\n\n" +
-		"This page shows the [KVScheduler](kvscheduler.md) in typical situations. Each diagram is drawn from the record of a\n" +
-		"transaction on a toy network, and `contivctl txns SEQ -o diagram` draws the transactions of an agent. The scripts in\n" +
-		"[kvscheduler/testdata](../../kvscheduler/testdata) have more steps and their output.\n\n" +
-		"The words in brackets are flags of an operation. `NOOP`: only the state of the value changed. `WAS-PENDING`: the\n" +
-		"dependencies of the value are now met.\n")
+		"This page shows the [KVScheduler](kvscheduler.md) in typical situations. Each diagram is drawn\n" +
+		"from the record of a transaction on a toy network, and `contivctl txns SEQ -o diagram` draws the\n" +
+		"transactions of an agent. The scripts in [kvscheduler/testdata](../../kvscheduler/testdata) have\n" +
+		"more steps and their output.\n\n" +
+		"The words in brackets are flags of an operation. `NOOP`: only the state of the value changed.\n" +
+		"`WAS-PENDING`: the dependencies of the value are now met.\n")
 	for _, name := range flows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { drawFlow(t, &page, name) })

@@ -47,8 +47,8 @@ type dependency struct {
 // -update ./test/house writes it.
 func TestLicenses(t *testing.T) {
 	var page strings.Builder
-	page.WriteString("<!-- Written by `make reference`. -->\n# Licences\n\nThis page lists the Go modules in Contiv's programs with their licences. Contiv itself is under the\n" +
-		"[Apache License 2.0](../../LICENSE). A test fails for a module with a missing or incompatible licence.\n\n| module | version | licence |\n|---|---|---|\n")
+	page.WriteString("<!-- Written by `make reference`. -->\n# Licences\n\nThis page lists the Go modules in Contiv's programs with their licences. Contiv itself is under\n" +
+		"the [Apache License 2.0](../../LICENSE). A test fails for a module with a missing or incompatible\nlicence.\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, m := range linkedModules(t) {
 		ids, err := licensesOf(m.Dir)
 		if err != nil {
@@ -57,7 +57,7 @@ func TestLicenses(t *testing.T) {
 		}
 		fmt.Fprintf(&page, "| `%s` | `%s` | %s |\n", m.Path, m.Version, strings.Join(ids, " and "))
 	}
-	page.WriteString("\nImages also contain Debian packages. The [bill of materials](../operator/install.md#images) lists them, and `/usr/share/doc` of the image holds their licences.\n")
+	page.WriteString("\nImages also contain Debian packages. The [bill of materials](../operator/install.md#images) lists\nthem, and `/usr/share/doc` of the image holds their licences.\n")
 	if *update {
 		if err := os.WriteFile(licensesPage, []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
