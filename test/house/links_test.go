@@ -55,6 +55,43 @@ func TestIndexOfPages(t *testing.T) {
 	}
 }
 
+var mention = regexp.MustCompile(`\bdocs/(?:[a-z0-9-]+/)*[a-z0-9-]+\.md\b`)
+
+// seedDocument matches a reference to a document that is not in the repository.
+var seedDocument = regexp.MustCompile(`(?i)\bseed 00[0-9]`)
+
+// Pages that code, manifests and scripts mention exist, and are in the repository.
+func TestMentionedPagesExist(t *testing.T) {
+	root := filepath.Join("..", "..")
+	texts := map[string]bool{".go": true, ".yaml": true, ".tpl": true, ".sh": true, ".proto": true, ".txtar": true, ".mk": true, "": true}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "bin" || d.Name() == ".git"):
+			return filepath.SkipDir
+		case !d.Type().IsRegular() || !texts[filepath.Ext(path)]:
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if text := seedDocument.Find(data); text != nil {
+			t.Errorf("%s refers to %q, which readers do not have: move the text into docs", path, text)
+		}
+		for _, name := range mention.FindAllString(string(data), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+				t.Errorf("%s mentions %s, which does not exist", path, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 type page struct {
 	links []pageLink
 	// anchors of the page's headings.
