@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// Config is the content of controller.conf (docs/design/controller.md). Durations are nanoseconds or Go
+// Config is the content of controller.conf (docs/reference/options.md). Durations are nanoseconds or Go
 // durations.
 type Config struct {
 	// EnableRetry retries failed operations after DelayRetry, at most MaxRetryAttempts times. With
@@ -26,7 +26,7 @@ type Config struct {
 	StartupResyncDeadline config.Duration `json:"startupResyncDeadline"`
 
 	// EnablePeriodicHealing compares the southbound with the computed configuration at this
-	// interval and repairs differences. docs/design/controller.md states its cost.
+	// interval and repairs differences. With 100 pods on the kernel, it takes 0.11 s of CPU time.
 	EnablePeriodicHealing   bool            `json:"enablePeriodicHealing"`
 	PeriodicHealingInterval config.Duration `json:"periodicHealingInterval"`
 	// DelayAfterErrorHealing is the time from an error to the healing resync.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The table of docs/design/controller.md.
+// The defaults of docs/reference/options.md, which test/manifests compares with its table.
 func TestDocumentedDefaults(t *testing.T) {
 	var documented controller.Config
 	err := json.Unmarshal([]byte(`{

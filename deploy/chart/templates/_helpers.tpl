@@ -39,7 +39,7 @@ imagePullPolicy: {{ .pullPolicy }}
 
 {{- /* The files of the ConfigMap contiv-config. */}}
 {{- define "contiv.config" -}}
-# How agents and KSR reach etcd: docs/operator/agent.md. HOST_IP is the address of the pod's own node.
+# How agents and KSR reach etcd: docs/reference/options.md. HOST_IP is the address of the pod's own node.
 # Each node has a certificate of its own, which the container "credentials" asks KSR for; it asks Kubernetes
 # where etcd's pod is, for endpoints-file.
 etcd.conf: |
@@ -47,10 +47,10 @@ etcd.conf: |
 # In a cluster without kube-proxy, where the API server is, such as https://192.168.16.254:6443; else it is reached
 # at its cluster IP.
 api-server: {{ .Values.apiServer | quote }}
-# Configuration of the network: docs/design/plugins.md.
+# Configuration of the network: docs/reference/options.md.
 contiv.conf: |
   {{- toYaml .Values.contiv | nindent 2 }}
-# Configuration of the agent's event loop: docs/design/controller.md.
+# Configuration of the agent's event loop: docs/reference/options.md.
 controller.conf: |
   {{- toYaml .Values.controller | nindent 2 }}
 # Who translates Kubernetes services: docs/services.md.
@@ -60,7 +60,7 @@ service.conf: |
 
 {{- /* The files of the ConfigMap contiv-vpp-config. */}}
 {{- define "contiv.vppConfig" -}}
-# How VPP is started: docs/vpp.md. What a node has to be told of its NIC is in contiv.conf of contiv.yaml.
+# How VPP is started: docs/reference/options.md. What a node has to be told of its NIC is in contiv.conf of contiv.yaml.
 vpp.conf: |
   {{- toYaml .Values.vpp.config | nindent 2 }}
   # workers: 2
