@@ -144,13 +144,9 @@ VULN_OPTIONAL ?=
 vulncheck: ## look for known vulnerabilities that our code reaches: make vulncheck VULN_DB=file:///DIR without a network
 	hack/vulncheck.sh '$(VULN_DB)' $(if $(VULN_OPTIONAL),if-reachable)
 
-# Those that take minutes, or need VPP, are left out: of test/cnibench, one runs.
-BENCH_SLOW = ^(vswitch|test)/
-
 .PHONY: bench-once
-bench-once: packages ## run the benchmarks that take seconds once, so that they keep working
-	go test -run '^$$' -bench . -benchtime 1x $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | grep -Ev '$(BENCH_SLOW)' | sed 's|^|./|')
-	go test -run '^$$' -bench BareNetlink -benchtime 1x ./test/cnibench
+bench-once: packages ## run all benchmarks once, in small, so that they keep working; those of VPP need VPP_BIN
+	go test -short -run '^$$' -bench . -benchtime 1x $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 
 .PHONY: bench
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach

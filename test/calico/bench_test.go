@@ -13,7 +13,13 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-const manyBlocks = 10_000
+// manyBlocks returns the number of blocks. With -short, the benchmark only shows that it works.
+func manyBlocks() int {
+	if testing.Short() {
+		return 300
+	}
+	return 10_000
+}
 
 func manyBlock(n, host int) (cidr string, c store.Change) {
 	cidr = fmt.Sprintf("10.%d.%d.%d/26", n>>10, n>>2&255, n<<6&255)
@@ -72,7 +78,7 @@ func measureManyBlocks(b *testing.B, forwarderOf func(testing.TB, *node) forward
 		for host := range 100 {
 			changes = append(changes, store.Change{KV: store.KV{Key: fmt.Sprintf("/vpp-calico/hosts/h%d/peerip/ipv4/1", host), Value: fmt.Appendf(nil, "172.30.0.%d", 100+host)}})
 		}
-		for n := range manyBlocks {
+		for n := range manyBlocks() {
 			_, c := manyBlock(n, n)
 			changes = append(changes, c)
 		}
@@ -88,7 +94,7 @@ func measureManyBlocks(b *testing.B, forwarderOf func(testing.TB, *node) forward
 			begin := time.Now()
 			w.start()
 			w.awaitReady()
-			for f.count() < manyBlocks {
+			for f.count() < manyBlocks() {
 				time.Sleep(20 * time.Millisecond)
 			}
 			return time.Since(begin).Seconds()

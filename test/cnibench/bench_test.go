@@ -15,8 +15,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// podsPerRound is the number of pods per side at the end of a round.
-const podsPerRound = 100
+// podsPerRound returns the number of pods per side at the end of a round.
+func podsPerRound() int { return unlessShort(100, 10) }
+
+// parallelADDs returns the number of ADDs at once.
+func parallelADDs() int { return unlessShort(32, 4) }
+
+// unlessShort returns a size, or a small one for -short, which only shows that benchmarks work.
+func unlessShort(size, small int) int {
+	if testing.Short() {
+		return small
+	}
+	return size
+}
 
 type times []time.Duration
 
@@ -32,7 +43,7 @@ func BenchmarkCalls(b *testing.B) {
 	number := 0
 	for b.Loop() {
 		var pods []*pod
-		for range podsPerRound {
+		for range podsPerRound() {
 			for _, side := range sides {
 				p := s.newPod(b, side, number)
 				took, err := p.add(b.Context())
@@ -70,7 +81,7 @@ func BenchmarkCalls(b *testing.B) {
 	s.shares(b, &report, adds[s.contiv])
 	s.programs(b, &report)
 	// Log truncates long output.
-	fmt.Printf("\n%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound, &report)
+	fmt.Printf("\n%d pods on each side, up to %d at a time\n%s", len(adds[s.contiv]), podsPerRound(), &report)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(adds[s.contiv].p(50), "ADD-p50-ms")
 	b.ReportMetric(adds[s.contiv].p(99), "ADD-p99-ms")
@@ -159,7 +170,7 @@ func BenchmarkHistory(b *testing.B) {
 	took := map[*side]times{}
 	for number := 0; b.Loop(); {
 		var pods []*pod
-		for i := range podsPerRound {
+		for i := range podsPerRound() {
 			sides := []*side{s.contiv, without}
 			if i%2 == 1 {
 				slices.Reverse(sides)
@@ -192,7 +203,7 @@ func BenchmarkHistory(b *testing.B) {
 // BenchmarkParallelADD measures 32 parallel ADDs from the first call to the end of the last. The
 // sides alternate in changing order; the first turn of each is a warm-up.
 func BenchmarkParallelADD(b *testing.B) {
-	const parallel, turns = 32, 5
+	parallel, turns := parallelADDs(), unlessShort(5, 1)
 	s := newSite(b)
 	sides := append([]*side{s.contiv}, s.references...)
 	took := map[*side]times{}
@@ -246,7 +257,7 @@ func BenchmarkParallelADD(b *testing.B) {
 // pods. They are equal if CHECK reads nothing of other pods.
 func BenchmarkCheckAmongPods(b *testing.B) {
 	s := newSite(b)
-	const calls = 50
+	calls := unlessShort(50, 5)
 	inAgent := func(p *pod) times {
 		before, err := lab.ReadCNITimings(s.contiv.timing)
 		if err != nil {
@@ -271,7 +282,7 @@ func BenchmarkCheckAmongPods(b *testing.B) {
 	number := 0
 	for b.Loop() {
 		var pods []*pod
-		for range podsPerRound {
+		for range podsPerRound() {
 			p := s.newPod(b, s.contiv, number)
 			number++
 			if _, err := p.add(b.Context()); err != nil {

@@ -23,7 +23,7 @@ import (
 // far ends of veth pairs are created in the pod, as the agent does it; in the other they are moved
 // there from pre-created pairs.
 func BenchmarkBareNetlink(b *testing.B) {
-	const parallel = 32
+	parallel := parallelADDs()
 	s := newSite(b)
 	bridge := s.references[0]
 	made, moved := &side{name: "made"}, &side{name: "moved"}

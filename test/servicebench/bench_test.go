@@ -161,7 +161,11 @@ func sizes(most int) []int {
 func mostServices(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv(servicesVariable)
-	if text == "" {
+	switch {
+	case text != "":
+	case testing.Short():
+		return 50
+	default:
 		return 1_000
 	}
 	n, err := strconv.Atoi(text)

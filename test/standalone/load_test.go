@@ -33,8 +33,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// loadValues is the number of values put by clients.
-const loadValues = 10000
+// loadValues returns the number of values put by clients. With -short, benchmarks only show that
+// they work.
+func loadValues() int {
+	if testing.Short() {
+		return 200
+	}
+	return 10000
+}
+
+// loadClients is the number of concurrent calls that the server permits to a process.
+const loadClients = 32
 
 // agent is an agent on the fake vswitch.
 type agent struct {
@@ -125,7 +134,7 @@ func loadValue(i int) *vpp_interfaces.Interface {
 // BenchmarkPut puts 10,000 interfaces with an address each. It measures the time until all calls
 // have returned, the time until all values are settled, and the memory in use then.
 func BenchmarkPut(b *testing.B) {
-	for _, load := range []struct{ clients, perRequest int }{{1, loadValues}, {1, 100}, {1, 1}, {100, 1}, {100, 100}} {
+	for _, load := range []struct{ clients, perRequest int }{{1, loadValues()}, {1, 100}, {1, 1}, {loadClients, 1}, {loadClients, 100}} {
 		b.Run(fmt.Sprintf("clients=%d/values-per-request=%d", load.clients, load.perRequest), func(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
@@ -138,9 +147,9 @@ func BenchmarkPut(b *testing.B) {
 				a.settle(b)
 				settled := time.Since(start)
 				b.StopTimer()
-				b.ReportMetric(loadValues/returned.Seconds(), "values/s")
+				b.ReportMetric(float64(loadValues())/returned.Seconds(), "values/s")
 				b.ReportMetric(float64(settled.Milliseconds()), "settled-ms")
-				b.ReportMetric(float64(heap()-before)/loadValues, "B/value")
+				b.ReportMetric(float64(heap()-before)/float64(loadValues()), "B/value")
 				b.StartTimer()
 			}
 		})
@@ -162,9 +171,9 @@ func (a *agent) put(b *testing.B, clients, perRequest int) {
 			}
 		})
 	}
-	for i := 0; i < loadValues; i += perRequest {
+	for i := 0; i < loadValues(); i += perRequest {
 		r := &rpc.DataRequest{}
-		for j := i; j < min(i+perRequest, loadValues); j++ {
+		for j := i; j < min(i+perRequest, loadValues()); j++ {
 			r.Interfaces = append(r.Interfaces, loadValue(j))
 		}
 		next <- r
@@ -190,12 +199,12 @@ func BenchmarkClient(b *testing.B) {
 					statuses, err := c.Wait(b.Context(), keys...)
 					settled := time.Since(start)
 					b.StopTimer()
-					if err != nil || len(statuses) != loadValues || slices.ContainsFunc(statuses, client.Failed) {
+					if err != nil || len(statuses) != loadValues() || slices.ContainsFunc(statuses, client.Failed) {
 						b.Fatalf("%d statuses, %v", len(statuses), err)
 					}
-					b.ReportMetric(loadValues/returned.Seconds(), "values/s")
+					b.ReportMetric(float64(loadValues())/returned.Seconds(), "values/s")
 					b.ReportMetric(float64(settled.Milliseconds()), "settled-ms")
-					b.ReportMetric(float64(heap()-before)/loadValues, "B/value")
+					b.ReportMetric(float64(heap()-before)/float64(loadValues()), "B/value")
 					b.StartTimer()
 				}
 			})
@@ -227,9 +236,9 @@ func newClient(b *testing.B, via string) (c *client.Client) {
 // not wait for the agent between transactions.
 func putThrough(b *testing.B, c *client.Client, each int) (keys []string) {
 	b.Helper()
-	for i := 0; i < loadValues; i += each {
+	for i := 0; i < loadValues(); i += each {
 		txn := c.Txn().Async()
-		for j := i; j < min(i+each, loadValues); j++ {
+		for j := i; j < min(i+each, loadValues()); j++ {
 			txn.Put(loadValue(j))
 		}
 		result, err := txn.Commit(b.Context())
@@ -243,12 +252,12 @@ func putThrough(b *testing.B, c *client.Client, each int) (keys []string) {
 
 func (a *agent) settle(b *testing.B) {
 	b.Helper()
-	keys := make([]string, loadValues)
+	keys := make([]string, loadValues())
 	for i := range keys {
 		keys[i] = models.Key(loadValue(i))
 	}
 	statuses, err := a.scheduler.WaitSettled(b.Context(), keys...)
-	if err != nil || len(statuses) != loadValues {
+	if err != nil || len(statuses) != loadValues() {
 		b.Fatalf("%d statuses, %v", len(statuses), err)
 	}
 	for _, st := range statuses {

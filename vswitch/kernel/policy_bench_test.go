@@ -85,7 +85,11 @@ func benchPolicies(b *testing.B, n int, ofOthers bool) {
 // ingress. The variants alternate, so that noise affects all. It reports the median ratio of each
 // variant to no policies.
 func BenchmarkTrafficOfPodsWithPolicies(b *testing.B) {
-	const turns, pause = 45, 60 * time.Millisecond
+	const pause = 60 * time.Millisecond
+	turns := 45
+	if testing.Short() {
+		turns = 3
+	}
 	numbers := []int{0, 100, 5000}
 	site := newNode(b)
 	v := site.Open(b).(*VSwitch)
