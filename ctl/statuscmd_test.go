@@ -240,6 +240,8 @@ func TestStatusTellsOfTheClusterOnce(t *testing.T) {
 			rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy", "Problems": []health.Problem{
 				{Check: "ksr", Text: "KSR: pods cannot be read", Since: time.Now().Add(-5 * time.Minute), Cluster: true},
 				{Check: "ksr", Text: "KSR: " + map[string]string{"n1": "3", "n2": "4"}[name] + " more problems", Since: time.Now(), Cluster: true},
+				{Check: "ksr", Text: "KSR: pod web-1 cannot be read", Since: time.Now(), Cluster: true},
+				{Check: "ksr", Text: "KSR: pod web-2 cannot be read", Since: time.Now(), Cluster: true},
 			}})
 		})
 		serve(t, socket, mux)
@@ -249,6 +251,8 @@ func TestStatusTellsOfTheClusterOnce(t *testing.T) {
 	want := `NODE       VERDICT   AGENT  VERSION  REMARK
 (cluster)  degraded  -      -        KSR: pods cannot be read (for 5m)
                                      KSR: 3 more problems
+                                     KSR: pod web-1 cannot be read
+                                     KSR: pod web-2 cannot be read
 n1         healthy   ready  1
 n2         healthy   ready  1
 `

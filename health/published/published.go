@@ -8,7 +8,7 @@
 package published
 
 import (
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/contiv/contiv/dbresources"
@@ -37,15 +37,22 @@ type Problem struct {
 }
 
 // Identity returns the part of a problem's text that stays the same while the problem lasts: the
-// text without numbers.
+// text without counts, durations and port numbers. Digits of names and addresses stay, because they
+// distinguish problems.
 func Identity(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return -1
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if number.MatchString(w) {
+			return ""
 		}
-		return r
-	}, text)
+		return port.ReplaceAllString(w, "$1")
+	})
 }
+
+var (
+	word   = regexp.MustCompile(`[^\s,;"'()=]+`)
+	number = regexp.MustCompile(`^#?\d+([./:]?\d+)?(%|[a-zµA-Z]{1,3}(\d+(\.\d+)?[a-zµ]{1,2})*)?[.:]?$`)
+	port   = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+|\]):\d+`)
+)
 
 func NodeKey(node string) string { return models.NodePrefix(node) + models.CheckPrefix + "health" }
 
