@@ -57,9 +57,10 @@ type sessionCounter interface {
 	NATSessions(context.Context) (uint64, error)
 }
 
-// protocolCounter also counts them by protocol.
+// protocolCounter also counts them by protocol, and clients without session affinity.
 type protocolCounter interface {
 	NATSessionsByProtocol(context.Context) (tcp, other uint64, err error)
+	ClientsNotRemembered(context.Context) (uint64, error)
 }
 
 // registerSessions adds these counts to the metrics until ctx ends.
@@ -69,7 +70,11 @@ func registerSessions(ctx context.Context, o options, vs vswitch.VSwitch, regist
 	case protocolCounter:
 		source = func() (statscollector.SessionCount, error) {
 			tcp, other, err := counter.NATSessionsByProtocol(ctx)
-			return statscollector.SessionCount{All: tcp + other, TCP: &tcp}, err
+			if err != nil {
+				return statscollector.SessionCount{}, err
+			}
+			unremembered, err := counter.ClientsNotRemembered(ctx)
+			return statscollector.SessionCount{All: tcp + other, TCP: &tcp, Unremembered: &unremembered}, err
 		}
 	case sessionCounter:
 		source = func() (statscollector.SessionCount, error) {

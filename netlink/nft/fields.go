@@ -92,6 +92,7 @@ func typeInteger16() nftables.SetDatatype {
 const (
 	MetaInputKind  expr.MetaKey = 26 // NFT_META_IIFKIND
 	MetaOutputKind expr.MetaKey = 27 // NFT_META_OIFKIND
+	MetaTime       expr.MetaKey = 30 // NFT_META_TIME_NS
 )
 
 var fields = map[string]field{

@@ -11,6 +11,9 @@ type SessionCount struct {
 	All uint64
 	// TCP is the number of TCP connections among them; nil if unknown.
 	TCP *uint64
+	// Unremembered counts connections to services with session affinity, since the tables of NAT were
+	// made, whose clients the vswitch has no room to remember; nil if unknown.
+	Unremembered *uint64
 }
 
 // SessionsSource counts connections.
@@ -21,6 +24,7 @@ type Sessions struct {
 	source          SessionsSource
 	log             *slog.Logger
 	all, tcp, other *prometheus.Desc
+	unremembered    *prometheus.Desc
 }
 
 var _ prometheus.Collector = (*Sessions)(nil)
@@ -34,6 +38,8 @@ func NewSessions(nodeName string, source SessionsSource, log *slog.Logger) *Sess
 		all:   desc("natSessions", "Connections to services and host ports that the vswitch remembers."),
 		tcp:   desc("tcpNatSessions", "Connections of TCP to services and host ports that the vswitch remembers."),
 		other: desc("otherNatSessions", "Connections of other protocols than TCP to services and host ports that the vswitch remembers."),
+
+		unremembered: desc("contiv_service_unremembered_clients_total", "Connections to services with session affinity whose clients the vswitch has no room to remember."),
 	}
 }
 
@@ -42,6 +48,7 @@ func (s *Sessions) Describe(out chan<- *prometheus.Desc) {
 	out <- s.all
 	out <- s.tcp
 	out <- s.other
+	out <- s.unremembered
 }
 
 // Collect implements prometheus.Collector. If the vswitch cannot be read, it reports nothing and
@@ -59,5 +66,8 @@ func (s *Sessions) Collect(out chan<- prometheus.Metric) {
 	if n.TCP != nil {
 		tell(s.tcp, *n.TCP)
 		tell(s.other, n.All-*n.TCP)
+	}
+	if n.Unremembered != nil {
+		out <- prometheus.MustNewConstMetric(s.unremembered, prometheus.CounterValue, float64(*n.Unremembered))
 	}
 }

@@ -82,14 +82,6 @@ func TestNFTPrintsNAT(t *testing.T) {
 	check(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}))
 	check(t, v.NAT().SetDNAT(t.Context(), everyFeature()))
 	wantPrinted(t, n)
-	script := t.TempDir() + "/nft"
-	check(t, os.WriteFile(script, []byte("add map ip contiv nat-affinity { type ipv4_addr . inet_proto . inet_service . ipv4_addr : ipv4_addr . inet_service; flags dynamic, timeout; }"), 0o600))
-	n.Exec(t, "nft -f "+script)
-	check(t, v.NAT().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
-	if out := n.Exec(t, "nft list chain ip contiv nat-balance"); !strings.Contains(out, "clients of addresses") {
-		t.Errorf("no rules for clients of addresses: %s", out)
-	}
-	wantPrinted(t, n)
 }
 
 func wantPrinted(t *testing.T, n *node) {

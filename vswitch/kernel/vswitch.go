@@ -152,6 +152,12 @@ func (v *VSwitch) NATSessionsByProtocol(ctx context.Context) (tcp, other uint64,
 	return v.nat.Sessions(ctx)
 }
 
+// ClientsNotRemembered counts connections to services with session affinity whose clients have no
+// place among those that the kernel remembers.
+func (v *VSwitch) ClientsNotRemembered(ctx context.Context) (uint64, error) {
+	return v.nat.ClientsNotRemembered(ctx)
+}
+
 type enabler struct{ v *VSwitch }
 
 func (e enabler) EnableDevice(iface string) bool { return e.v.links.EnableDevice(iface) }

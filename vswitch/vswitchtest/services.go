@@ -353,7 +353,7 @@ func (l *serviceLab) testPortAffinity(t *testing.T) {
 	addresses := []address{{l.service, 80}, {l.other, 80}, {l.other, 30080}} // the last one like a node port
 	mapping := func(at address, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
 		return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
-			m.ExternalIp, m.ExternalPort, m.AffinityPort, m.SessionAffinity, m.Clients = at.ip, at.port, 80, 600, clients
+			m.ExternalIp, m.ExternalPort, m.AffinityPort, m.SessionAffinity, m.Clients = at.ip, at.port, 443, 600, clients
 		})
 	}
 	serve := func(pods ...int) {
@@ -389,7 +389,8 @@ func (l *serviceLab) testPortAffinity(t *testing.T) {
 		}
 		return had
 	}
-	l.serve(t, l.mapping(tcp44, 1)) // resets the affinity
+	// VPP forgets the clients of other tests. The kernel has none with this affinity port.
+	l.serve(t, l.mapping(tcp44, 1))
 	// VPP resolves IPv6 neighbours only for packets that it has not translated.
 	for n := 10; n < 22; n++ {
 		if _, _, err := l.world.who(t, "tcp", l.client(n), l.pod(1), servicePort); err != nil {

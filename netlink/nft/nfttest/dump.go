@@ -140,5 +140,9 @@ func (e *element) attributes(key elementKey) []netlink.Attribute {
 	if e.comment != nil {
 		list = append(list, netlink.Attribute{Type: unix.NFTA_SET_ELEM_USERDATA, Data: e.comment})
 	}
+	if e.packets > 0 {
+		list = append(list, nested(elementExpr, netlink.Attribute{Type: unix.NFTA_EXPR_NAME, Data: text("counter")},
+			nested(unix.NFTA_EXPR_DATA, netlink.Attribute{Type: unix.NFTA_COUNTER_PACKETS, Data: binary.BigEndian.AppendUint64(nil, e.packets)})))
+	}
 	return list
 }

@@ -306,7 +306,7 @@ func (w *walk) dynset(e *expr.Dynset) (outcome, error) {
 		return outcome{}, fmt.Errorf("no set %q", e.SetName)
 	}
 	for _, x := range e.Exprs {
-		if _, counter := x.(*expr.Counter); !counter { // counters are not kept
+		if _, counter := x.(*expr.Counter); !counter {
 			return outcome{}, fmt.Errorf("nfttest knows no expression %T of elements", x)
 		}
 	}
@@ -317,12 +317,17 @@ func (w *walk) dynset(e *expr.Dynset) (outcome, error) {
 	}
 	if have := s.elements[key]; have != nil && e.Operation == unix.NFT_DYNSET_OP_UPDATE {
 		have.left = e.Timeout
+	} else if have == nil && s.size > 0 && len(s.elements) >= s.size {
+		return matches(false)
 	} else if have == nil {
 		added := &element{left: e.Timeout}
 		if e.SrcRegData != 0 {
 			added.data = string(w.regs.get(e.SrcRegData, int(s.dataLen)))
 		}
 		s.elements[key] = added
+	}
+	if len(e.Exprs) > 0 {
+		s.elements[key].packets++
 	}
 	return goesOn, nil
 }

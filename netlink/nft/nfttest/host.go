@@ -87,7 +87,7 @@ type connection struct {
 	destination, source bool
 }
 
-const statusSourceNAT, statusDestinationNAT = 1 << 4, 1 << 5
+const statusSeenReply, statusAssured, statusSourceNAT, statusDestinationNAT = 1 << 1, 1 << 2, 1 << 4, 1 << 5
 
 type packet struct {
 	protocol  byte
@@ -249,8 +249,12 @@ func (p *packet) track(h *Host) {
 	f := flow{p.protocol, p.src, p.dst}
 	if known := h.connections[f]; known != nil {
 		p.conn, p.answers = known, known.reply == f && known.original != f
-		if p.answers {
+		switch {
+		case p.answers:
 			known.replied = true
+			known.status |= statusSeenReply
+		case known.replied && p.protocol != unix.IPPROTO_UDP:
+			known.status |= statusAssured // the client confirms the answer
 		}
 		return
 	}
@@ -388,7 +392,7 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 		}
 		return binary.NativeEndian.AppendUint16(nil, n)
 	}
-	const inputKind, outputKind = 26, 27 // NFT_META_IIFKIND, NFT_META_OIFKIND
+	const inputKind, outputKind, timeNow = 26, 27, 30 // NFT_META_IIFKIND, NFT_META_OIFKIND, NFT_META_TIME_NS
 	switch key {
 	case expr.MetaKeyNFPROTO:
 		if p.src.Addr().Is6() {
@@ -414,6 +418,8 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 		return kind(p.out), nil
 	case expr.MetaKeyIIFGROUP, expr.MetaKeyOIFGROUP:
 		return native32(0), nil
+	case timeNow:
+		return binary.NativeEndian.AppendUint64(nil, uint64(w.host.Kernel.passed)), nil
 	case inputKind, outputKind:
 		return name(""), nil
 	}

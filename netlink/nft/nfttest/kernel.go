@@ -21,6 +21,7 @@ type Kernel struct {
 	mu         sync.Mutex
 	generation uint32
 	tables     map[tableKey]*table
+	passed     time.Duration
 }
 
 // NewKernel returns a Kernel without tables.
@@ -65,6 +66,7 @@ type set struct {
 	keyLen   uint32
 	fields   []uint32 // lengths of the fields of concatenated ranges
 	dataLen  uint32
+	size     int // of sets that packets fill; 0: no limit
 	elements map[elementKey]*element
 }
 
@@ -78,7 +80,8 @@ type element struct {
 	verdict *expr.Verdict
 	comment []byte // NFTA_SET_ELEM_USERDATA
 	// left is the remaining time; 0: no timeout
-	left time.Duration
+	left    time.Duration
+	packets uint64 // of the counter; 0: none
 }
 
 // Constants that x/sys/unix does not define.
@@ -100,12 +103,24 @@ func (k *Kernel) Close() {}
 func (k *Kernel) Pass(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.passed += d
 	for _, t := range k.tables {
 		for _, s := range t.sets {
 			maps.DeleteFunc(s.elements, func(_ elementKey, e *element) bool { return e.left > 0 && e.left <= d })
 			for _, e := range s.elements {
 				e.left = max(e.left-d, 0)
 			}
+		}
+	}
+}
+
+// Fill lets packets add no more elements to sets with a name.
+func (k *Kernel) Fill(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.tables {
+		if s := t.sets[name]; s != nil {
+			s.size = max(len(s.elements), 1)
 		}
 	}
 }
@@ -414,6 +429,7 @@ func (t *transaction) addSet(table *table, a attrs) error {
 		s.name = strings.ReplaceAll(name, "%d", fmt.Sprint(table.anonymous))
 		table.anonymous++
 	}
+	s.size = int(parse(a[unix.NFTA_SET_DESC]).number(unix.NFTA_SET_DESC_SIZE))
 	for _, field := range each(parse(a[unix.NFTA_SET_DESC])[setDescConcat]) {
 		s.fields = append(s.fields, parse(field).number(setFieldLen))
 	}

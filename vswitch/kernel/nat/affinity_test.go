@@ -1,6 +1,7 @@
 package nat
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
-	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/nft/nfttest"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -25,9 +25,9 @@ const (
 type affinitySite struct {
 	*Driver
 	*nfttest.Host
-	ipv6  bool
-	drawn uint32 // what the next packet draws
-	port  uint16 // of the last connection
+	ipv6     bool
+	protocol string // "": TCP
+	port     uint16 // of the last connection
 }
 
 func newAffinitySite(t *testing.T, ipv6 bool) *affinitySite {
@@ -36,9 +36,7 @@ func newAffinitySite(t *testing.T, ipv6 bool) *affinitySite {
 	must(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{
 		Inside: []string{"10.31.0.0/16", "fd31::/32"}, ServiceSubnets: []string{"10.96.0.0/16", "fd96::/64"},
 	}))
-	s := &affinitySite{Driver: v, Host: h, ipv6: ipv6, port: 1000}
-	h.Random = func(n uint32) uint32 { return s.drawn % n }
-	return s
+	return &affinitySite{Driver: v, Host: h, ipv6: ipv6, port: 1000}
 }
 
 func (s *affinitySite) frontends() (cluster, external, node netip.AddrPort) {
@@ -69,19 +67,43 @@ func (s *affinitySite) serve(t *testing.T, mappings ...*vpp_nat.DNat44_StaticMap
 	setService(t, s.Driver, value)
 }
 
-// ask opens a connection from a pod or the world and returns its endpoint. Each call draws another
-// slot.
-func (s *affinitySite) ask(t *testing.T, from string, to netip.AddrPort) string {
+// knock sends the first packet of a connection from a pod or the world, and returns its endpoint.
+func (s *affinitySite) knock(t *testing.T, from string, to netip.AddrPort) (endpoint string, connect func()) {
 	t.Helper()
-	s.drawn++
 	s.port++
-	s.Forget()
-	o, err := s.Send(packetOf(vswitchtest.ServiceProbe{From: from, Network: "tcp", Dst: to}, s.port))
-	must(t, err)
-	if !o.Passed || o.Dst.Port() != 8080 {
+	network := cmp.Or(s.protocol, "tcp")
+	sent := packetOf(vswitchtest.ServiceProbe{From: from, Network: network, Dst: to}, s.port)
+	send := func(p nfttest.Packet) nfttest.Outcome {
+		t.Helper()
+		o, err := s.Send(p)
+		must(t, err)
+		if !o.Passed {
+			t.Fatalf("from %s to %v: %+v", from, to, o)
+		}
+		return o
+	}
+	o := send(sent)
+	if o.Dst.Port() != 8080 {
 		t.Fatalf("from %s to %v: %+v", from, to, o)
 	}
-	return o.Out
+	return o.Out, func() {
+		t.Helper()
+		send(o.Answer(sent))
+		if network != "udp" {
+			send(sent)
+		}
+	}
+}
+
+// ask connects from a pod or the world and returns the endpoint, by another slot for clients that
+// are not remembered.
+func (s *affinitySite) ask(t *testing.T, from string, to netip.AddrPort) string {
+	t.Helper()
+	s.Kernel.Pass(2 * time.Second)
+	s.Forget()
+	endpoint, connect := s.knock(t, from, to)
+	connect()
+	return endpoint
 }
 
 func (s *affinitySite) want(t *testing.T, from, pod string, frontends ...netip.AddrPort) {
@@ -115,7 +137,6 @@ func TestAffinityIsOfPorts(t *testing.T) {
 		came := map[string]bool{}
 		for _, first := range []netip.AddrPort{cluster, external, node, cluster, external, node} {
 			for _, from := range []string{"world", "pod2"} {
-				s.drawn++ // out of step with the addresses
 				s.forgetAll()
 				had := s.ask(t, from, first)
 				came[had] = true
@@ -234,98 +255,159 @@ func TestAffinityOfOtherPorts(t *testing.T) {
 	})
 }
 
-// earlier rewrites the table as versions before nat-clients left it, with the endpoints of clients.
-func (s *affinitySite) earlier(t *testing.T, has map[netip.AddrPort]int) {
+// clients counts the clients that the kernel remembers.
+func (s *affinitySite) clients(t *testing.T) int {
 	t.Helper()
 	f := nat4
 	if s.ipv6 {
 		f = nat6
 	}
-	must(t, s.nat.Locked(func() error {
-		b := f.batch()
-		for _, scope := range natScopes {
-			b.FlushChain(scope.chain())
-		}
-		for _, scope := range natScopes {
-			b.DeleteSet(scope.port())
-			b.DeleteSet(scope.apart())
-			b.DeleteSet(scope.usable())
-		}
-		b.DeleteSet(mapClients)
-		legacy := f.newSet(mapAffinity, f.affinity, f.backend)
-		legacy.Dynamic, legacy.HasTimeout, legacy.Size = true, true, affinitySize
-		b.AddSet(legacy)
-		for at, pod := range has {
-			client := packetOf(vswitchtest.ServiceProbe{From: "world", Dst: at}, 1).Src.Addr()
-			b.AddElements([]nft.Element{{Set: mapAffinity, Key: serviceKey(at.Addr(), 6, at.Port()) + addrKey(client),
-				Data: backendKey(netip.AddrPortFrom(addressAt(fmt.Sprint("pod", pod), at.Addr()).Next(), 8080))}})
-		}
-		return s.nat.Commit(b)
-	}))
+	list, err := s.nat.Elements(f.proto, natTable, mapClients)
+	must(t, err)
+	return len(list)
 }
 
-func TestAffinitySurvivesTheUpgrade(t *testing.T) {
+// Only an established connection adds a client: the source of its first packet may be forged.
+func TestForgedClientsAreNotRemembered(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
-		mappings := []*vpp_nat.DNat44_StaticMapping{s.to(cluster, all, 1, 2, 3), s.to(external, all, 1, 2, 3), s.to(node, all, 1, 2, 3)}
-		network := &contiv_nat.ServiceNetwork{Inside: []string{"10.31.0.0/16", "fd31::/32"}, ServiceSubnets: []string{"10.96.0.0/16", "fd96::/64"}}
-		for pod := 1; pod <= 3; pod++ {
-			s.forgetAll()
-			s.serve(t, mappings...)
-			s.earlier(t, map[netip.AddrPort]int{node: pod})
-			upgraded, _ := restarted(s.Host)
-			upgraded.forget, s.Driver = s.Driver.forget, upgraded
-			found, err := upgraded.NAT44().Global(t.Context(), &vpp_nat.Nat44Global{Forwarding: true})
-			if must(t, err); found != nil && !s.ipv6 {
-				t.Fatal("the table of an earlier version is taken for one of this")
+		web := s.to(cluster, all, 1, 2, 3)
+		dns := s.to(cluster, all, 1, 2, 3)
+		dns.Protocol = vpp_nat.DNat44_UDP
+		s.serve(t, web, s.to(external, all, 1, 2, 3), s.to(node, inside, 1, 2), s.to(node, outside, 2, 3), dns)
+		for i, protocol := range []string{"tcp", "udp"} {
+			s.protocol = protocol
+			for _, from := range []string{"world", "pod2", "node"} {
+				for range 3 {
+					s.knock(t, from, cluster)
+				}
 			}
-			must(t, upgraded.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
-			must(t, upgraded.ServiceNetworks().Create(t.Context(), network))
-			s.serve(t, mappings...)
-			s.want(t, "world", fmt.Sprint("pod", pod), node)
-			s.Kernel.Pass(400 * time.Second)
-			s.want(t, "world", fmt.Sprint("pod", pod), node)
-			// A new address gives the client one endpoint for all addresses.
-			s.want(t, "world", s.ask(t, "world", cluster), cluster, external, node)
-			s.forgetAll()
-			s.want(t, "world", s.ask(t, "world", node), cluster, external, node)
+			if n := s.clients(t); n != i {
+				t.Fatalf("%d clients are remembered after first packets, want %d", n, i)
+			}
+			endpoint, connect := s.knock(t, "world", cluster)
+			connect()
+			if n := s.clients(t); n != i+1 {
+				t.Errorf("%d clients are remembered after a connection, want %d", n, i+1)
+			}
+			s.want(t, "world", endpoint, cluster)
+		}
+		s.protocol = ""
+		s.want(t, "pod2", s.ask(t, "pod2", node), cluster, external, node)
+		s.want(t, "node", s.ask(t, "node", cluster), cluster)
+		for _, mark := range s.Marks() {
+			if mark != 0 {
+				t.Errorf("mark %#x stays", mark)
+			}
 		}
 	})
 }
 
-func TestClientsOfEndpointsThatWentUnseen(t *testing.T) {
+// A client that answers SYN with a reset, as the owner of a forged source does, is none.
+func TestConnectionsThatOnlyAnswer(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s *affinitySite) {
+		cluster, _, _ := s.frontends()
+		s.serve(t, s.to(cluster, all, 1, 2, 3))
+		sent := packetOf(vswitchtest.ServiceProbe{From: "world", Dst: cluster}, 1)
+		o, err := s.Send(sent)
+		must(t, err)
+		for range 2 {
+			_, err = s.Send(o.Answer(sent))
+			must(t, err)
+		}
+		if n := s.clients(t); n != 0 {
+			t.Errorf("%d clients are remembered that confirmed no answer", n)
+		}
+	})
+}
+
+// Connections that a client opens at the same time come to one endpoint, although none of them is
+// established yet.
+func TestConnectionsAtTheSameTime(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, external, node := s.frontends()
 		s.serve(t, s.to(cluster, all, 1, 2, 3), s.to(external, all, 1, 2, 3), s.to(node, all, 1, 2, 3))
+		came := map[string]bool{}
+		for range 8 {
+			s.forgetAll()
+			first, connect := s.knock(t, "world", cluster)
+			for _, to := range []netip.AddrPort{external, node, cluster} {
+				if is, _ := s.knock(t, "world", to); is != first {
+					t.Errorf("comes to %s by %v, and to %s", is, to, first)
+				}
+			}
+			connect()
+			s.want(t, "world", first, cluster, external, node)
+			came[first] = true
+		}
+		if len(came) < 2 {
+			t.Errorf("comes to %v only", came)
+		}
+	})
+}
+
+// Clients that have no place are served, and counted.
+func TestMoreClientsThanAreRemembered(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s *affinitySite) {
+		cluster, _, _ := s.frontends()
+		s.serve(t, s.to(cluster, all, 1, 2, 3))
+		had := s.ask(t, "pod2", cluster)
+		s.Kernel.Fill(mapClients)
+		came := map[string]bool{}
+		for range 9 {
+			came[s.ask(t, "world", cluster)] = true
+		}
+		if len(came) != 3 {
+			t.Errorf("a client without a place comes to %v only", came)
+		}
+		s.want(t, "pod2", had, cluster)
+		if n := s.clients(t); n != 1 {
+			t.Errorf("%d clients are remembered, want 1", n)
+		}
+		if n, err := s.ClientsNotRemembered(t.Context()); err != nil || n == 0 {
+			t.Errorf("counts %d clients (%v)", n, err)
+		}
+	})
+}
+
+// Neither the start of an agent nor a change of endpoints lists the clients, who may be a million,
+// or adds a rule for them, for which the kernel visits them all.
+// A client whose endpoint went while there was no agent comes to another one, and stays there.
+func TestClientsAreNeverListed(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s *affinitySite) {
+		cluster, external, node := s.frontends()
+		mappings := func(pods ...int) []*vpp_nat.DNat44_StaticMapping {
+			return []*vpp_nat.DNat44_StaticMapping{s.to(cluster, all, pods...), s.to(external, all, pods...), s.to(node, all, pods...)}
+		}
+		s.serve(t, mappings(1, 2, 3)...)
 		for s.ask(t, "world", node) != "pod3" {
 			s.forgetAll()
 		}
-		d := s.dnat4()
-		if s.ipv6 {
-			d = s.dnat6()
-		}
-		fewer := []*vpp_nat.DNat44_StaticMapping{s.to(cluster, all, 1, 2), s.to(external, all, 1, 2), s.to(node, all, 1, 2)}
-		value := &vpp_nat.DNat44{Label: "default/web", StMappings: fewer}
-		mappings, err := d.render(value)
-		must(t, err)
-		must(t, d.nat.Locked(func() error { // no clients are deleted
-			_, err := d.apply([]natChange{{label: value.GetLabel(), value: value, mappings: mappings}})
-			return err
-		}))
-		upgraded, _ := restarted(s.Host)
+		upgraded, kernel := restarted(s.Host)
 		upgraded.forget, s.Driver = s.Driver.forget, upgraded
-		d.Driver, d.state = upgraded, &upgraded.nat.dnat
+		kernel.refused = mapClients
+		must(t, upgraded.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
+		upgraded.ReadAhead()
+		value := &vpp_nat.DNat44{Label: "default/web", StMappings: mappings(1, 2, 3)}
 		if s.ipv6 {
-			d.state = &upgraded.nat.dnat6
-		}
-		for _, good := range []bool{false, true} {
-			list, err := d.list([]*vpp_nat.DNat44{value})
-			must(t, err)
-			if is := len(list) == 1 && proto.Equal(list[0], value); is != good {
-				t.Errorf("found %v, as it should be: %v, want %v", list, is, good)
+			value6 := vswitch.DNAT66FromDNAT44(value)
+			list, err := upgraded.DestinationNAT66().List(t.Context(), []*contiv_nat.DNat66{value6})
+			if must(t, err); len(list) != 1 || !proto.Equal(list[0], value6) {
+				t.Errorf("found %v, want %v", list, value6)
 			}
-			must(t, d.set([]*vpp_nat.DNat44{value}))
+		} else {
+			list, err := upgraded.NAT44().ListDNAT(t.Context(), []*vpp_nat.DNat44{value})
+			if must(t, err); len(list) != 1 || !proto.Equal(list[0], value) {
+				t.Errorf("found %v, want %v", list, value)
+			}
 		}
-		s.want(t, "world", s.ask(t, "world", node), cluster, external, node)
+		s.serve(t, mappings(1, 2)...)
+		now := s.ask(t, "world", node)
+		if now == "pod3" {
+			t.Error("comes to an endpoint that is gone")
+		}
+		s.want(t, "world", now, cluster, external, node)
+		s.serve(t, mappings(1, 2, 3)...)
+		s.want(t, "world", now, cluster, external, node)
 	})
 }

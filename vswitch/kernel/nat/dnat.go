@@ -125,7 +125,7 @@ func (v dnat) changeDNAT(changes []natChange) error {
 		v.owed.returned(v.family, change.elements)
 	}
 	v.owed.add(stale)
-	err = errors.Join(v.forgetClients(v.owed.clients), v.endFlows(v.owed.flows), v.judge(v.family, v.owed.judged))
+	err = errors.Join(v.endFlows(v.owed.flows), v.judge(v.family, v.owed.judged))
 	if err == nil {
 		*v.owed = leftBehind{}
 	}

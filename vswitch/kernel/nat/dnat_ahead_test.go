@@ -1,6 +1,8 @@
 package nat
 
 import (
+	"bytes"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -10,20 +12,34 @@ import (
 	"github.com/contiv/contiv/netlink/nft/nfttest"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
 type listings struct {
 	*nfttest.Kernel
-	n atomic.Int64
+	n       atomic.Int64
+	refused string // a set that must neither be listed nor get rules
 }
 
 func (l *listings) Ask(message, flags uint16, data []byte, each func([]byte)) error {
 	if message == unix.NFT_MSG_GETSETELEM && flags&unix.NLM_F_DUMP != 0 {
 		l.n.Add(1)
+		if l.refused != "" && bytes.Contains(data, []byte(l.refused+"\x00")) {
+			return fmt.Errorf("set %q is listed", l.refused)
+		}
 	}
 	return l.Kernel.Ask(message, flags, data, each)
+}
+
+func (l *listings) Commit(messages []netlink.Message) error {
+	for _, m := range messages {
+		if l.refused != "" && m.Header.Type&0xff == unix.NFT_MSG_NEWRULE && bytes.Contains(m.Data, []byte(l.refused+"\x00")) {
+			return fmt.Errorf("a rule with set %q is added", l.refused)
+		}
+	}
+	return l.Kernel.Commit(messages)
 }
 
 func restarted(h *nfttest.Host) (*Driver, *listings) {

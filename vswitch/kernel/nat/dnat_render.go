@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
@@ -43,6 +44,7 @@ func (f *natFamily) render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, err
 		}
 		list = append(list, m)
 	}
+	f.addElsewhere(list)
 	for _, id := range v.GetIdMappings() {
 		externals, err := externalsOf(id.GetInterface(), id.GetIpAddress(), addrs)
 		if err != nil {
@@ -55,6 +57,39 @@ func (f *natFamily) render(v *vpp_nat.DNat44, addrs addressesOf) ([]mapping, err
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// addElsewhere adds, to services with session affinity, the backends that only other services of
+// their port have.
+func (f *natFamily) addElsewhere(list []mapping) {
+	portOf, offered := map[string]string{}, map[string]map[string]bool{}
+	each := func(m mapping, prefix string, do func(service string, e nft.Element)) {
+		for _, e := range m.parts {
+			if strings.HasPrefix(e.Set, prefix) {
+				do(e.Key[:f.serviceLength], e)
+			}
+		}
+	}
+	for _, m := range list {
+		each(m, prefixPort, func(service string, e nft.Element) {
+			port := e.Data[len(native32(0)):]
+			portOf[service], offered[port] = port, map[string]bool{}
+		})
+	}
+	for _, m := range list {
+		each(m, prefixUsable, func(service string, e nft.Element) { offered[portOf[service]][e.Key[f.serviceLength:]] = true })
+	}
+	for i, m := range list {
+		usable := map[string]bool{}
+		each(m, prefixUsable, func(_ string, e nft.Element) { usable[e.Key] = true })
+		each(m, prefixPort, func(service string, _ nft.Element) {
+			for backend := range offered[portOf[service]] {
+				if !usable[service+backend] {
+					list[i].parts = append(list[i].parts, nft.Element{Set: setElsewhere, Key: service + backend})
+				}
+			}
+		})
+	}
 }
 
 func externalsOf(iface, addr string, addrs addressesOf) ([]netip.Addr, error) {

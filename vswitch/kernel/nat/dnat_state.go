@@ -25,8 +25,7 @@ type dnatState struct {
 	owners map[[2]string]string
 	// known holds, by label, the elements of values that differ from the registered value: damaged
 	// or unregistered values, and values that depend on interface addresses.
-	known     map[string][]nft.Element
-	byAddress bool
+	known map[string][]nft.Element
 	// classes counts the services of each class that has sets.
 	classes map[natClass]int
 }
@@ -69,12 +68,12 @@ func (v dnat) readDNAT() (dnatState, error) {
 		return dnatState{}, ErrDisabled
 	}
 	var read [][]nft.Element
-	for set := range table.Sets {
+	for set, described := range table.Sets {
 		class, isClass := classNamed(set)
 		if isClass {
 			fresh.classes[class] += 0
 		}
-		if !v.family.hasSet(set) || slices.Contains(deviceSets, set) || set == mapClients {
+		if !v.family.hasSet(set) || slices.Contains(deviceSets, set) || described.Dynamic {
 			continue
 		}
 		elements, err := v.nat.Elements(v.family.proto, natTable, set)
@@ -96,34 +95,6 @@ func (v dnat) readDNAT() (dnatState, error) {
 			}
 		} else {
 			read = append(read, elements)
-		}
-	}
-	sticky, ports, services := backendSets{}, map[clientsKey]string{}, map[string]string{}
-	for _, elements := range read {
-		maps.Copy(ports, portsIn(elements))
-	}
-	for key, port := range ports {
-		services[port] = key.key
-	}
-	for _, elements := range read {
-		sticky.collect(v.family, elements, ports)
-	}
-	_, fresh.byAddress = table.Sets[mapAffinity]
-	for _, set := range fresh.clientMaps() {
-		stale, err := v.readClients(set, func(key clientsKey, backend string) bool { return sticky[key] != nil && !sticky[key][backend] })
-		if err != nil {
-			return dnatState{}, err
-		}
-		if set == mapAffinity {
-			read = append(read, stale)
-			continue
-		}
-		for _, e := range stale { // of a port of a value that has a service
-			label, ok := fresh.owners[[2]string{setBalanced, services[e.Key[:portKeyLength]]}]
-			if !ok {
-				label = strayLabel
-			}
-			fresh.known[label] = append(fresh.known[label], e)
 		}
 	}
 	v.family.assign(read, &fresh)
@@ -188,16 +159,15 @@ type natChange struct {
 	elements []nft.Element
 }
 
-// leftBehind holds the conntrack entries and remembered clients that a change invalidates.
+// leftBehind holds the conntrack entries that a change invalidates.
 type leftBehind struct {
-	flows   conntrack.Stale
-	clients backendSets
+	flows conntrack.Stale
 	// judged holds the current services with client-dependent connections.
 	judged judgedFlows
 }
 
 func (l *leftBehind) add(more leftBehind) {
-	if len(l.flows)+len(l.clients)+len(l.judged) == 0 {
+	if len(l.flows)+len(l.judged) == 0 {
 		*l = more
 		return
 	}
@@ -210,30 +180,17 @@ func (l *leftBehind) add(more leftBehind) {
 			l.flows.Add(key, b)
 		}
 	}
-	for key, backends := range more.clients {
-		for b := range backends {
-			l.clients.add(key, b)
-		}
-	}
 }
 
 // returned removes the backends that a value has again.
 func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
-	if len(l.flows)+len(l.clients) == 0 {
+	if len(l.flows) == 0 {
 		return
 	}
-	flows, clients := f.flows(elements, resetsIn(elements)), backendSets{}
-	clients.collect(f, elements, portsIn(elements))
-	for key, backends := range flows {
+	for key, backends := range f.flows(elements, resetsIn(elements)) {
 		rest := slices.DeleteFunc(l.flows[key], func(b netip.AddrPort) bool { return slices.Contains(backends, b) })
 		if l.flows[key] = rest; len(rest) == 0 {
 			delete(l.flows, key)
-		}
-	}
-	for key, backends := range clients {
-		maps.DeleteFunc(l.clients[key], func(b string, _ bool) bool { return backends[b] })
-		if len(l.clients[key]) == 0 {
-			delete(l.clients, key)
 		}
 	}
 }
@@ -300,7 +257,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 			return leftBehind{}, err
 		}
 	}
-	stale := leftBehind{conntrack.Stale{}, backendSets{}, judgedFlows{}}
+	stale := leftBehind{conntrack.Stale{}, judgedFlows{}}
 	var gone, added []nft.Element
 	classes := map[natClass]int{}
 	claimed := map[[2]string]string{}
@@ -324,7 +281,6 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 		gone, added = append(gone, g...), append(added, a...)
 		v.family.noteStale(stale.flows, before, after)
 		stale.judged.compare(v.family, before, after)
-		stale.clients.compare(v.family, before, after)
 	}
 	if len(gone)+len(added) == 0 {
 		v.settleDNAT(changes, gone, classes)
@@ -402,17 +358,32 @@ func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]
 	if !changed {
 		return
 	}
-	s := &natState{family: f, byAddress: d.byAddress, classes: map[natClass]bool{}}
-	for class := range after {
-		s.classes[class] = true
-	}
-	for _, scope := range natScopes {
-		b.FlushChain(scope.chain())
-		for _, r := range s.rules() {
-			if r.chain == scope.chain() {
-				b.AddRule(r.chain, r.comment, r.words)
+	rules := func(classes map[natClass]int) (balance, remember []natRule) {
+		s := &natState{family: f, classes: map[natClass]bool{}}
+		for class := range classes {
+			s.classes[class] = true
+		}
+		into := func(list *[]natRule) adder {
+			return func(chain, comment string, parts ...[]nft.Word) {
+				*list = append(*list, natRule{chain, comment, slices.Concat(parts...)})
 			}
 		}
+		s.balance(into(&balance))
+		s.remember(into(&remember))
+		return balance, remember
+	}
+	_, before := rules(d.classes)
+	list, remember := rules(after)
+	chains := []string{chainBalance, chainBalanceIn, chainBalanceOut, chainBalanceOwn}
+	if !slices.EqualFunc(before, remember, func(a, b natRule) bool { return a.chain == b.chain && a.comment == b.comment }) {
+		chains = append(chains, chainEstablished, chainEstablishedOwn, chainRemember, chainRemembered)
+		list = append(list, remember...)
+	}
+	for _, chain := range chains {
+		b.FlushChain(chain)
+	}
+	for _, r := range list {
+		b.AddRule(r.chain, r.comment, r.words)
 	}
 }
 

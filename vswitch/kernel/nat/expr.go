@@ -1,8 +1,6 @@
 package nat
 
 import (
-	"time"
-
 	"github.com/contiv/contiv/netlink/nft"
 
 	"github.com/google/nftables"
@@ -65,16 +63,6 @@ func bits(r, bit uint32, op expr.CmpOp) []nft.Word {
 
 func draw(slots, r uint32) expr.Any {
 	return &expr.Numgen{Register: reg(r), Modulus: slots, Type: unix.NFT_NG_RANDOM}
-}
-
-// remember stores a value in a map with a timeout. If the key exists, it only renews the timeout.
-func remember(set string, key, data uint32, timeout time.Duration) expr.Any {
-	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout}
-}
-
-// rememberNew stores a value in a map with a timeout, unless the key exists.
-func rememberNew(set string, key, data uint32, timeout time.Duration) expr.Any {
-	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout}
 }
 
 func native32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }

@@ -18,7 +18,7 @@ type natFamily struct {
 	model               string // model of its values, for messages
 	regs                uint32
 	source, destination uint32
-	openedTo            uint32
+	openedBy, openedTo  uint32 // source and destination of a connection, NFT_CT_SRC_IP, …
 	addr                nftables.SetDatatype
 	service             nftables.SetDatatype
 	protocol            nftables.SetDatatype
@@ -37,11 +37,11 @@ type natFamily struct {
 var (
 	nat4 = newNATFamily(natFamily{
 		proto: unix.NFPROTO_IPV4, table: &nftables.Table{Name: natTable, Family: nftables.TableFamilyIPv4}, model: "DNat44",
-		regs: 1, source: 12, destination: 16, openedTo: 20, addr: nftables.TypeIPAddr,
+		regs: 1, source: 12, destination: 16, openedBy: 19, openedTo: 20, addr: nftables.TypeIPAddr,
 	}, nftables.TypeMark)
 	nat6 = newNATFamily(natFamily{
 		proto: unix.NFPROTO_IPV6, table: &nftables.Table{Name: natTable, Family: nftables.TableFamilyIPv6}, model: "DNat66",
-		regs: 4, source: 8, destination: 24, openedTo: 22, addr: nftables.TypeIP6Addr,
+		regs: 4, source: 8, destination: 24, openedBy: 21, openedTo: 22, addr: nftables.TypeIP6Addr,
 	}, nftables.TypeIP6Addr)
 )
 

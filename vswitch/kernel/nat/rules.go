@@ -18,7 +18,9 @@ import (
 //	nat-services   a port: identity? stay ─> one backend? there ─> several? nat-balance
 //	               ─> a whole protocol, or address: identity? stay ─> else there
 //	nat-balance    session affinity? the client's recent backend, which the kernel
-//	               remembers; else a random slot (balance.go)
+//	               remembers, else by a hash of the client; else a random slot (balance.go)
+//
+//	prerouting, output: established connections of clients to remember ─> nat-remember (remember.go)
 //
 //	postrouting
 //	 │ to a backend ─> nat-twice: twice-NAT? from a twice-NAT pool
@@ -63,6 +65,12 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	}
 	base(chainBridged, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
+	plain(chainRemembered, chainRemember)
+	base(chainEstablished, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle)
+	base(chainEstablishedOwn, nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle)
+	for _, scope := range natScopes {
+		plain(scope.known())
+	}
 	plain(chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainBalanceOwn, chainInside, chainBalance, chainServices)
 	base(chainUnused, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	base(chainUnusedOwn, nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter)
@@ -118,6 +126,8 @@ func (s *natState) rules() (list []natRule) {
 	s.clusterIPs(add)
 
 	s.balance(add)
+	s.known(add)
+	s.remember(add)
 
 	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
 	add(chainPostrouting, "to output-feature interfaces", device(expr.MetaKeyOIFNAME, setOutput), to(chainSource))
@@ -180,6 +190,8 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 	s.scoped(add)
 	s.clusterIPs(add)
 	s.balance(add)
+	s.known(add)
+	s.remember(add)
 	add(chainPostrouting, "to a backend", words(&expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}), bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictJump, chainTwice)))
 	source := words(f.translate(expr.NATTypeSourceNAT, 0, false))
 	s.nodeSources(add)
@@ -188,6 +200,9 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 	s.masquerade(add)
 }
 
-func (f *natFamily) opened() []nft.Word {
-	return append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
+// opened loads the service to which the connection was opened.
+func (f *natFamily) opened() []nft.Word { return f.openedAt(0) }
+
+func (f *natFamily) openedAt(r uint32) []nft.Word {
+	return append([]nft.Word{nft.Tuple{Register: reg(r), Key: f.openedTo}}, words(loadProtocol(r+f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(r + f.regs + 1)})...)
 }

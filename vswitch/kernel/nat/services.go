@@ -36,6 +36,7 @@ const (
 	chainBalanceOut = "nat-pick-outside"
 	chainBalanceOwn = "nat-pick-own"
 	chainRefuse     = "nat-refuse"
+	chainKnown      = "nat-known" // per scope
 
 	setBalancedIn  = "nat-balanced-in"  // services with backends for clients inside; Comment: label
 	setBalancedOut = "nat-balanced-out" // likewise, outside
@@ -73,6 +74,8 @@ func (s natScope) infix() string {
 func (s natScope) chain() string {
 	return map[natScope]string{"": chainBalance, scopeInside: chainBalanceIn, scopeOutside: chainBalanceOut, scopeOwn: chainBalanceOwn}[s]
 }
+
+func (s natScope) known() string { return s.suffixed(chainKnown) }
 
 func (s natScope) balanced() string {
 	return map[natScope]string{"": setBalanced, scopeInside: setBalancedIn, scopeOutside: setBalancedOut, scopeOwn: setBalancedOwn}[s]

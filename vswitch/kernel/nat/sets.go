@@ -24,8 +24,8 @@ const (
 	setIdentity      = "nat-identity" // address, protocol and port; comment: label
 	setIdentityProto = "nat-identity-protocol"
 	setIdentityAddr  = "nat-identity-address"
-	mapClients       = "nat-clients" // port of a value, client -> backend; filled by packets
-	mapAffinity      = "nat-affinity"
+	mapClients       = "nat-clients"   // port of a value, client -> backend; filled by packets
+	setElsewhere     = "nat-elsewhere" // service, backend: backends of the port of a value that the service lacks
 
 	prefixBalance = "nat-balance-" // maps of a natClass: [scope,] service, slot -> backend
 	prefixPort    = "nat-port"     // maps per scope: services with session affinity -> seconds, port of a value
@@ -46,7 +46,7 @@ func (f *natFamily) sets() []*nftables.Set {
 	clients := f.newSet(mapClients, f.clients, f.remembered)
 	clients.Dynamic, clients.HasTimeout, clients.Size = true, true, affinitySize
 	list := []*nftables.Set{
-		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), clients,
+		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), clients, f.unremembered(), f.newSet(setElsewhere, f.usable),
 	}
 	for _, scope := range natScopes {
 		list = append(list, f.newSet(scope.port(), f.service, f.ported), f.newSet(scope.apart(), f.service, f.ported), f.newSet(scope.usable(), f.usable))
@@ -67,7 +67,7 @@ func (f *natFamily) sets() []*nftables.Set {
 var deviceSets = []string{setInside, setOutside, setOutput}
 
 // affinitySize bounds the number of remembered clients. Connections of further clients are balanced
-// individually.
+// individually, and counted in nat-unremembered.
 const affinitySize = 1 << 20
 
 // natClass groups services that share a map of backends and the rules to draw from it: the number

@@ -35,9 +35,6 @@ type natState struct {
 	pools      []natPool
 	classes    map[natClass]bool
 	network    natNetwork
-	// byAddress: the table has nat-affinity, where earlier versions remembered clients by
-	// destination address. Clients keep these backends until they use another address.
-	byAddress bool
 }
 
 // natInterface is a device in one of the device sets. global: it is listed in the global value.
@@ -153,7 +150,7 @@ type natDriver struct {
 	*nft.Conn
 	// The known DNAT state by IP version.
 	dnat, dnat6 dnatState
-	// Conntrack entries and clients that are still to delete.
+	// Conntrack entries that are still to delete.
 	owed, owed6 leftBehind
 	// What was read of it before anybody asked.
 	ahead map[*natFamily]ahead
@@ -168,7 +165,6 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	if _, s.enabled = table.Chains[chainPostrouting]; !s.enabled {
 		return s, nil
 	}
-	_, s.byAddress = table.Sets[mapAffinity]
 	s.intact = true
 	for _, want := range s.family.chains() {
 		have, exists := table.Chains[want.Name]
