@@ -60,11 +60,11 @@ func answers(t testing.TB) map[string]answer {
 	return all
 }
 
-// The table has a row per model, and per field that differs from its model in answers.txt.
+// The table has a row per model with its key, and per field that differs from its model in answers.txt.
 func TestTable(t *testing.T) {
 	left := answers(t)
 	var table strings.Builder
-	table.WriteString("| model | field | kernel | VPP |\n|---|---|---|---|\n")
+	table.WriteString("| model | key, or field | kernel | VPP |\n|---|---|---|---|\n")
 	row := func(model, field string, of answer) {
 		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", model, field, of.kernel, of.vpp)
 	}
@@ -74,7 +74,7 @@ func TestTable(t *testing.T) {
 		if !known {
 			whole = answer{kernel: yes, vpp: yes}
 		}
-		row("`"+m.Name()+"`", "", whole)
+		row("`"+m.Name()+"`", "`"+strings.ReplaceAll(m.KeyPattern(), "|", `\|`)+"`", whole)
 		for _, field := range fieldsOf(m.New().ProtoReflect().Descriptor(), m.Name()+".", left) {
 			a, known := left[m.Name()+"."+field]
 			delete(left, m.Name()+"."+field)
