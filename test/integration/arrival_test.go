@@ -42,13 +42,17 @@ const (
 )
 
 func (l *identityLab) testWaitingSandboxes(t *testing.T, pod string, away, back func(*testing.T)) {
-	labtest.Apply(t, l.Lab, fmt.Sprintf(`apiVersion: networking.k8s.io/v1
+	apply := func(text string) (remove func()) {
+		labtest.Apply(t, l.Lab, text)
+		return func() { labtest.Delete(t, l.Lab, text) }
+	}
+	defer apply(fmt.Sprintf(`apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata: {name: from-waiting}
 spec:
   podSelector: {matchLabels: {app: server}}
   ingress: [{from: [{podSelector: {matchLabels: {app: %[1]s}}}]}]
-`, pod))
+`, pod))()
 	var sandboxes []*sandbox
 	for i := range 4 {
 		sandboxes = append(sandboxes, l.sandbox(t, arrivalNode, pod, i+1, ""))
@@ -97,7 +101,7 @@ spec:
 
 	address := newest.endpoint().Address
 	l.keep(t, pod, object(pod, "u-"+pod, arrivalNode, address.String()))
-	labtest.Apply(t, l.Lab, fmt.Sprintf(`apiVersion: v1
+	defer apply(fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: %[1]s}
 spec: {clusterIP: %[2]s, clusterIPs: [%[2]s], ports: [{port: 80, targetPort: 8080}]}
@@ -108,7 +112,7 @@ metadata: {name: %[1]s, labels: {kubernetes.io/service-name: %[1]s}}
 addressType: IPv4
 ports: [{port: 8080}]
 endpoints: [{addresses: [%[3]s], conditions: {ready: true}, targetRef: {kind: Pod, namespace: default, name: %[1]s}}]
-`, pod, waitingClusterIP, address))
+`, pod, waitingClusterIP, address))()
 	labtest.TellName(t, newest.netns, newest.ContainerID, 8080)
 	l.asks(t, newest, true)
 	for what, to := range map[string]netip.AddrPort{
