@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -254,7 +255,7 @@ func PodsInKubernetes(ctx context.Context, agents []*target.Agent, namespace, wo
 func parse(texts []string) (list []netip.Addr) {
 	for _, t := range texts {
 		host, _, _ := strings.Cut(t, "/")
-		if addr, err := netip.ParseAddr(host); err == nil {
+		if addr, err := kubeaddr.ParseAddr(host); err == nil {
 			list = append(list, addr)
 		}
 	}
@@ -288,7 +289,7 @@ func (known Places) at(addr netip.Addr) Place {
 
 // find returns the place named by a word, or an error if several pods have the name.
 func (known Places) find(namespace, word string, mustBePod bool) (place Place, found bool, err error) {
-	if addr, err := netip.ParseAddr(word); err == nil && !mustBePod {
+	if addr, err := kubeaddr.ParseAddr(word); err == nil && !mustBePod {
 		return known.at(addr), true, nil
 	}
 	for _, name := range []string{namespace + "/" + word, word} {

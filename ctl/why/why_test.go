@@ -171,3 +171,16 @@ func TestTheOtherIPVersion(t *testing.T) {
 		}
 	}
 }
+
+// Addresses are read as in Kubernetes objects, from which they may be copied.
+func TestTextsOfAddresses(t *testing.T) {
+	known := Places{"default/web": podPlace("default/web", "node1", parse([]string{"010.001.1.2", "fd10:1::2/128"}))}
+	for word, want := range map[string]string{
+		"10.1.1.2": "default/web", "::ffff:10.1.1.2": "default/web", "010.1.1.2": "default/web", "FD10:1:0::2": "default/web",
+		"010.1.1.3": "10.1.1.3", "10.1.1.2/32": "", "fe80::1%eth0": "",
+	} {
+		if got, found, err := known.find("", word, false); err != nil || found != (want != "") || !strings.Contains(got.Name, want) {
+			t.Errorf("%s: %+v, %v, %v, want %q", word, got, found, err, want)
+		}
+	}
+}
