@@ -97,7 +97,7 @@ var rooms = map[string][]string{
 	"health/path":          {"health/ping", "netlink", "rest"},
 	"ctl/podpath":          {"api", "ctl/target", "northbound/ifstate", "plugins"},
 	"ctl/kube":             {"ctl/target", "ctl/text"},
-	"ctl/why":              {"ctl/target", "ctl/text", "health", "plugins"},
+	"ctl/why":              {"kubeaddr", "ctl/target", "ctl/text", "health", "plugins"},
 	"health/ping":          {},
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},
 	"ctl/text":             {"terminal", "config"},
