@@ -303,7 +303,24 @@ func TestForgedClientsAreNotRemembered(t *testing.T) {
 	})
 }
 
-// A client that answers SYN with a reset, as the owner of a forged source does, is none.
+// First packets with the source of a client do not prolong its time.
+func TestFirstPacketsDoNotRenew(t *testing.T) {
+	eachVersion(t, func(t *testing.T, s *affinitySite) {
+		cluster, _, _ := s.frontends()
+		s.serve(t, s.to(cluster, all, 1, 2, 3))
+		had := s.ask(t, "world", cluster)
+		s.Kernel.Pass(400 * time.Second)
+		if is, _ := s.knock(t, "world", cluster); is != had {
+			t.Errorf("comes to %s, was with %s", is, had)
+		}
+		s.Kernel.Pass(200 * time.Second)
+		if n := s.clients(t); n != 0 {
+			t.Errorf("%d clients are remembered 600 s after the last connection", n)
+		}
+	})
+}
+
+// A connection that only the endpoint answers adds no client.
 func TestConnectionsThatOnlyAnswer(t *testing.T) {
 	eachVersion(t, func(t *testing.T, s *affinitySite) {
 		cluster, _, _ := s.frontends()
