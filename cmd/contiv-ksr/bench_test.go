@@ -13,6 +13,9 @@ import (
 // are the first process's: the API server and etcd run in this one.
 func BenchmarkReflect30000Pods(b *testing.B) {
 	n := size{namespaces: 200, nodes: 1000, pods: 30000, services: 1000, policies: 500}
+	if testing.Short() { // only shows that the benchmark works
+		n = size{namespaces: 2, nodes: 10, pods: 300, services: 10, policies: 5}
+	}
 	kubeconfig, _ := startAPIServer(b, n.lists())
 	args := []string{"--source", "kubernetes", "--kubeconfig", kubeconfig}
 	var empty, full time.Duration
@@ -23,6 +26,7 @@ func BenchmarkReflect30000Pods(b *testing.B) {
 		start := time.Now()
 		p := startProcess(b, etcd, args...)
 		p.awaitReady("contiv-ksr is ready")
+		p.awaitReflected()
 		empty += time.Since(start)
 		heap, peak = max(heap, p.metric("go_memstats_heap_inuse_bytes")), max(peak, p.peakMemory())
 		p.terminate()
@@ -35,6 +39,7 @@ func BenchmarkReflect30000Pods(b *testing.B) {
 		start = time.Now()
 		p = startProcess(b, etcd, args...)
 		p.awaitReady("contiv-ksr is ready")
+		p.awaitReflected()
 		full += time.Since(start)
 		p.terminate()
 		etcd.Stop()

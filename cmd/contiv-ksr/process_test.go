@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -71,6 +72,18 @@ func (p *process) terminate() {
 	if err := p.cmd.Wait(); err != nil {
 		p.t.Errorf("after SIGTERM: %v\n%s", err, p.stderr.String())
 	}
+}
+
+// awaitReflected waits until etcd has all objects.
+func (p *process) awaitReflected() {
+	p.t.Helper()
+	await.That(p.t, "all objects are in etcd", func() error {
+		code, body, err := p.try("/readiness")
+		if err == nil && code != http.StatusOK {
+			err = errors.New(body)
+		}
+		return err
+	})
 }
 
 // awaitRole polls, because no event announces the role.
