@@ -161,6 +161,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	servers, err := newAPIServers(o.apiServers)
+	if err != nil {
+		return err
+	}
 	ownStack, subnets := !forNetwork.HostStackShared, contivConf.Subnets()
 	nodeSync := nodesync.New(o.nodeName, remote, nodesync.Self{
 		OwnStack:      &ownStack,
@@ -180,7 +184,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		},
 		Segments:  segments(contivConf, ipNet, podManager),
 		HostPorts: &service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler},
-		Needs:     needs(o, remote, links),
+		Needs:     needs(o, remote, servers, links),
 	}, log)
 	if err != nil {
 		return err
@@ -297,6 +301,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); ipNet.LinksChanged(serve, loop); loop.Changed() }))
 	})
 	group.Go(func() error { nodeSync.Run(serve); return nil })
+	group.Go(func() error { servers.run(serve, log); return nil })
 	group.Go(func() error { nodeSync.WatchHost(serve, nodesync.HostPeriod); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error {

@@ -16,8 +16,8 @@ import (
 )
 
 // needs returns the addresses and ports that no service gets, because this node needs them.
-func needs(o options, remote *etcd.Store, links hostLinks) service.Needs {
-	n := service.Needs{Etcd: remote.Addresses, Sockets: receivers, Addresses: func() (list []netip.Addr) {
+func needs(o options, remote *etcd.Store, servers *apiServers, links hostLinks) service.Needs {
+	n := service.Needs{Etcd: remote.Addresses, APIServer: servers.addresses, Sockets: receivers, Addresses: func() (list []netip.Addr) {
 		for _, p := range links.addresses() {
 			list = append(list, p.Addr())
 		}

@@ -35,6 +35,7 @@ type options struct {
 
 	etcdConfig                string
 	etcdEndpoints             []string
+	apiServers                []string
 	etcdCA, etcdCert, etcdKey string
 
 	contivConfig, controllerConfig string
@@ -73,6 +74,7 @@ var aliases = map[string]string{
 	"service-config":    "SERVICE_CONFIG",
 	"etcd-config":       "ETCD_CONFIG",
 	"etcd-endpoints":    "ETCD_ENDPOINTS",
+	"api-server":        "API_SERVER",
 }
 
 func (o *options) register(f *pflag.FlagSet) {
@@ -83,6 +85,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
+	f.StringSliceVar(&o.apiServers, "api-server", nil, "HOST:PORT or URL at which the cluster's components reach the API server, such as a load balancer's: no service gets it; several: repeat or separate by commas (environment: API_SERVER)")
 	f.StringVar(&o.serviceConfig, "service-config", "", "service configuration, YAML (default: /etc/contiv/service.conf if it exists)")
 	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
 	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")

@@ -25,6 +25,9 @@ type Needs struct {
 	Listeners []Listener
 	// Etcd returns the addresses of etcd for the agent. Loopback addresses stand for all nodes.
 	Etcd func() []netip.AddrPort
+	// APIServer returns addresses of the API server in addition to those that the EndpointSlices of
+	// default/kubernetes list.
+	APIServer func() []netip.AddrPort
 	// Sockets returns the sockets that receive from any peer.
 	Sockets func() ([]nodesync.Socket, error)
 	// Addresses returns the addresses of the host's devices.
@@ -113,10 +116,15 @@ func (s *Service) entries() []reserved.Entry {
 			list = append(list, s.entryAt(at, "etcd", s.settings.EtcdService))
 		}
 	}
+	var servers []netip.AddrPort
 	if s.services != nil {
-		for _, at := range s.services.Listed(apiServer) {
-			list = append(list, s.entryAt(at, "the API server", apiServer.String()))
-		}
+		servers = s.services.Listed(apiServer)
+	}
+	if s.needs.APIServer != nil {
+		servers = append(servers, s.needs.APIServer()...)
+	}
+	for _, at := range servers {
+		list = append(list, s.entryAt(at, "the API server", apiServer.String()))
 	}
 	return list
 }

@@ -29,6 +29,7 @@ func needy() *cluster {
 		Etcd: func() []netip.AddrPort {
 			return []netip.AddrPort{netip.MustParseAddrPort("192.168.16.254:2379"), netip.MustParseAddrPort("192.168.16.1:32379")}
 		},
+		APIServer: func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("192.168.16.100:443")} },
 		Sockets: func() ([]nodesync.Socket, error) {
 			any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
 			return []nodesync.Socket{{Protocol: "TCP", Addr: any4, Port: 22}, {Protocol: "TCP", Addr: any6, Port: 22}, {Protocol: "TCP", Addr: netip.MustParseAddr("127.0.0.1"), Port: 8888},
@@ -86,6 +87,8 @@ func TestServicesDoNotGetWhatNodesNeed(t *testing.T) {
 		"agent":                            {"192.168.16.2:9999", "TCP", "reserved for the agent (REST)"},
 		"health":                           {"192.168.16.1:10250", "TCP", "reserved for kubelet"},
 		"API server":                       {"192.168.16.253:6443", "TCP", "reserved for the API server"},
+		"load balancer of the API server":  {"192.168.16.100:443", "TCP", "port 443/TCP is reserved for the API server"},
+		"another port of it":               {"192.168.16.100:444", "TCP", ""},
 		"process of this node":             {"192.168.16.1:22", "TCP", "a process of node node1 has the port: use another port, or another address"},
 		"process of this node, IPv6":       {"[fd00::1]:22", "TCP", "a process of node node1 has the port"},
 		"process at one address":           {"192.168.16.1:443", "TCP", "a process of node node1 has the port"},
