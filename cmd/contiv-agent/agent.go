@@ -166,6 +166,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	ownStack, subnets := !forNetwork.HostStackShared, contivConf.Subnets()
+	sb.guardNeighbours(networksOfNeighbours(contivConf))
 	nodeSync := nodesync.New(o.nodeName, remote, nodesync.Self{
 		OwnStack:      &ownStack,
 		IPAMOptions:   subnets.ClusterOptions(),
@@ -424,6 +425,18 @@ func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities,
 			SourceGuards: c.SourceGuards, ConnectionLimits: c.ConnectionLimits},
 		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes, ResetsConnections: c.ResetsConnections, SegmentRouting: c.SegmentRouting},
 		policy.Capabilities{Filter: c.Filter}
+}
+
+// networksOfNeighbours returns the pod networks whose packets come from the neighbours, without tunnels.
+func networksOfNeighbours(conf *contivconf.ContivConf) (networks []netip.Prefix) {
+	if conf.Routing().NodeToNodeTransport != contivconf.NoOverlayTransport {
+		return nil
+	}
+	subnets := conf.Subnets()
+	for _, family := range subnets.Families() {
+		networks = append(networks, family.Pods)
+	}
+	return networks
 }
 
 // segments enables segment routing for services if it is configured.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -67,6 +68,9 @@ type (
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
+	// neighbourGuard is a vswitch that compares the senders of packets from pods on other nodes with its
+	// neighbours.
+	neighbourGuard interface{ GuardNeighbours(networks []netip.Prefix) }
 	// aheadReader is a vswitch that reads in the background the state for the first resync.
 	aheadReader interface{ ReadAhead() }
 	// denialReader is a vswitch that reports packets denied by policies.
@@ -267,4 +271,11 @@ func (s *southbound) watch(ctx context.Context, group *errgroup.Group, worded fu
 	}).Report
 	group.Go(func() error { return notCanceled(s.vs.Watch(ctx, report)) })
 	group.Go(func() error { return notCanceled(s.lin.Watch(ctx, report)) })
+}
+
+// guardNeighbours sets the networks in which pods of other nodes send from their neighbours only.
+func (s *southbound) guardNeighbours(networks []netip.Prefix) {
+	if guard, can := s.vs.(neighbourGuard); can {
+		guard.GuardNeighbours(networks)
+	}
 }

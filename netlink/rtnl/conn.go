@@ -326,6 +326,14 @@ func (r *Conn) SetNeighbour(n Neighbour) error {
 	return r.changeNeighbour(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, n)
 }
 
+// AskNeighbour makes the kernel resolve a neighbour, and returns at once.
+func (r *Conn) AskNeighbour(index int, ip netip.Addr) error {
+	req := r.Request(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE)
+	req.AddData(&netlink.Ndmsg{Family: uint8(Family(ip)), Index: uint32(index), Flags: netlink.NTF_USE})
+	req.AddData(nl.NewRtAttr(netlink.NDA_DST, ip.AsSlice()))
+	return r.Do(req)
+}
+
 func (r *Conn) DelNeighbour(n Neighbour) error { return r.changeNeighbour(unix.RTM_DELNEIGH, 0, n) }
 
 func (r *Conn) changeNeighbour(typ, flags int, n Neighbour) error {

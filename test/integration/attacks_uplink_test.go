@@ -80,5 +80,47 @@ func TestUplinkWithoutTunnels(t *testing.T) {
 		t.Error("a packet with the source of a pod of the node arrives by the uplink")
 	}
 	l.wantService(t)
+	l.testNeighbour(t, router, from)
 	labtest.RequireQuiet(t, l.Lab)
+}
+
+// testNeighbour: only the node of a pod may send with its address, by whatever network card it has.
+func (l *attackLab) testNeighbour(t *testing.T, router *frames.Wire, stranger frames.MAC) {
+	to, peer := deviceMAC(t, l.node1.Netns, "eth0"), deviceMAC(t, l.node2.Netns, "eth0")
+	forged := func(t *testing.T, mac frames.MAC) {
+		t.Helper()
+		before := l.drops(t, "node1")
+		l.near.Wire.Drain()
+		for _, ipv6 := range []bool{false, true} {
+			router.Send(t, frames.Datagram(mac, to, l.far.Of(ipv6), l.near.Of(ipv6), "in the name of a pod elsewhere", false))
+			router.Send(t, frames.Datagram(mac, to, l.far.Of(ipv6), underlayAddress(t, l.node1, ipv6), "to the node", false))
+		}
+		l.wantCounted(t, before, "", vswitch.DropUplink, 4)
+		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), l.near.Of(false), "the last one", false))
+		seen := l.near.Wire.Receive(await.Patience, frames.Containing("the last one"))
+		if seen == nil {
+			t.Error("what a pod sends does not arrive")
+		}
+		if slices.ContainsFunc(seen, frames.Containing("in the name of a pod elsewhere")) {
+			t.Error("a host on the nodes' network sends in the name of a pod on another node")
+		}
+	}
+	forged(t, stranger)
+	command.In(t, l.node2.Netns, "ip link set dev eth0 address 02:00:00:00:0e:02")
+	for _, addr := range l.near.Addrs {
+		await.That(t, "a node with another network card reaches pods", func() error { return pingIn(t.Context(), l.far.Netns, addr, 1280) })
+	}
+	l.wantService(t)
+	forged(t, peer)
+	forged(t, stranger)
+	if err := l.StopAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	command.In(t, l.node1.Netns, "ip neigh flush dev eth0; ip -6 neigh flush dev eth0")
+	l.wantService(t)
+	if err := l.StartAgent(t.Context(), "node1"); err != nil {
+		t.Fatal(err)
+	}
+	l.wantService(t)
+	forged(t, stranger)
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -102,6 +103,7 @@ func New(opts Options) (*VSwitch, error) {
 		return nil, err
 	}
 	v.ending.Go(func() { v.guards.EndConnections(v.closing) })
+	v.ending.Go(func() { v.guards.FollowNeighbours(v.closing) })
 	return v, nil
 }
 
@@ -204,6 +206,10 @@ func (v *VSwitch) ServiceNetworks() vswitch.Values[*contiv_nat.ServiceNetwork] {
 }
 func (v *VSwitch) ACLs() vswitch.ACLs                 { return v.acl.AccessLists() }
 func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
+
+// GuardNeighbours sets the networks of all pods of the cluster. Where routes of the vswitch lead to
+// subnets of them by a network card, only the next hop may send with addresses of these subnets.
+func (v *VSwitch) GuardNeighbours(networks []netip.Prefix) { v.guards.GuardNeighbours(networks) }
 
 // Filter returns the policy driver.
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }

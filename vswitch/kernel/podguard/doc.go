@@ -3,7 +3,8 @@
 //	packet from a pod ──> guard-arp: sources     ARP: sender's MAC and IP address
 //	                  └─> guard: sources         MAC and IP address, neighbour discovery; before
 //	                        │                    reassembly and connection tracking;
-//	                        │                    from the uplink: not with a pod's source
+//	                        │                    from the uplink: not with a pod's source, unless the
+//	                        │                    sender is the next hop to the pod, see uplink.go
 //	                        v
 //	                      guard: connections     ICMP errors, see errors.go; new connections: limit, timeouts
 //	                        ├─> guard: local     VXLAN to the node: only from tunnel peers, see tunnels.go

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/models"
@@ -45,19 +44,21 @@ type Guards struct {
 	// more is signalled when left grows; ending is held while connections are deleted.
 	more   chan struct{}
 	ending sync.Mutex
+	// networks of pods, in which FollowNeighbours compares neighbours, and the next hops there. moved is
+	// signalled when neighbours or routes change.
+	networks []netip.Prefix
+	vias     map[neighbourID]bool
+	moved    chan struct{}
 }
 
 var _ vswitch.SourceGuards = (*Guards)(nil)
 
 // New returns the guards of a host. The caller runs EndConnections. Guards need no closing.
 func New(host *own.Host, timeouts Timeouts) *Guards {
-	return &Guards{timeouts: timeouts.orDefault(), host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1)}
+	return &Guards{timeouts: timeouts.orDefault(), host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1), moved: make(chan struct{}, 1)}
 }
 
 func device(iface string) string { return own.DeviceName(own.DevInterface, iface) }
-
-// Notice ignores rtnetlink, which has no events about guards.
-func (*Guards) Notice(syscall.NetlinkMessage, func(drift.Notice)) {}
 
 // Check reports guards and tunnels if another party changed the tables.
 func (g *Guards) Check(b *drift.Batch) {

@@ -223,7 +223,7 @@ func inetRules(timeouts Timeouts) []rule {
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
 	}
 
-	return slices.Concat(segmentRules(), list, errorRules(), invalidRules(), tunnelRules())
+	return slices.Concat(segmentRules(), list, uplinkRules(), errorRules(), invalidRules(), tunnelRules())
 }
 
 func arpRules() []rule {
@@ -323,7 +323,7 @@ func limitChain(name string) (*nftables.Chain, *nftables.Set, []rule) {
 func (t transaction) load(timeouts Timeouts, limits ...string) {
 	t.inet.AddTable()
 	t.arp.AddTable()
-	for _, set := range slices.Concat(sourceSets, tunnelSets, slices.Collect(maps.Values(dropped))) {
+	for _, set := range slices.Concat(sourceSets, tunnelSets, uplinkSets, slices.Collect(maps.Values(dropped))) {
 		t.addSet(set)
 	}
 	if timeouts != (Timeouts{}) {
