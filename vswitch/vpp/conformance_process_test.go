@@ -23,7 +23,7 @@ func TestConformanceOfVPP(t *testing.T) {
 		t.Skip("needs VPP 25.10: make test-vpp " + vpptest.BinaryVariable + "=/usr/bin/vpp")
 	}
 	vswitchtest.Run(t, vswitchtest.Config{
-		SessionsOfDNAT: true, NoICMPErrors: true, ICMPErrorsOfPodsPass: true, L3CrossConnectsAll: true, ForwardsByAddress: true,
+		SessionsOfDNAT: true, NoICMPErrors: true, ErrorsOfNoConnection: true, L3CrossConnectsAll: true, ForwardsByAddress: true,
 		ClientsOfDNAT66Move: true, FlowsOfDNAT66Stay: true, ClientIPIgnored: true, ReflectionsStay: true,
 		SilentDrops: true, PeersOfGroups: true,
 		NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) }, Parallel: true,

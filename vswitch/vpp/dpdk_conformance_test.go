@@ -14,7 +14,7 @@ import (
 func TestConformanceOfVPPWithDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	vswitchtest.Run(t, vswitchtest.Config{
-		SessionsOfDNAT: true, NoICMPErrors: true, ICMPErrorsOfPodsPass: true,
+		SessionsOfDNAT: true, NoICMPErrors: true, ErrorsOfNoConnection: true,
 		NewSite: func(t testing.TB) vswitchtest.Site {
 			part := strings.Split(t.Name()+"/", "/")[1]
 			if !slices.Contains([]string{"port", "scheduler", "packets", "access_lists"}, part) {

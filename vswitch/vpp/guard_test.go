@@ -61,7 +61,7 @@ func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
 		if err != nil || len(found) != 1 || found[0].GetMacAddress() != "" {
 			t.Errorf("before the event: %v, %v: want a guard that differs", found, err)
 		}
-		must(t, v.guards.TunnelsChanged(t.Context()))
+		must(t, v.guards.EndsChanged(t.Context()))
 		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{g}, g)
 	})
 }

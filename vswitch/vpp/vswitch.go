@@ -162,7 +162,7 @@ func Open(opts Options) *VSwitch {
 	v.nat = nat.New(vpp, ifs)
 	v.services = cnat.New(vpp, ifs, v.routes, v.guards, opts.Namespaces, log)
 	v.stn = stn.New(vpp, ifs, v.services)
-	v.srv6 = srv6.New(vpp, ifs, log)
+	v.srv6 = srv6.New(vpp, ifs, v.guards.EndsChanged, log)
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
@@ -172,7 +172,7 @@ func Open(opts Options) *VSwitch {
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving, v.services.InterfaceLeaving,
 		},
-		OnTunnels: v.guards.TunnelsChanged,
+		OnTunnels: v.guards.EndsChanged,
 	})
 
 	// Interfaces come first, because others depend on their indexes, which a new connection

@@ -37,9 +37,7 @@ func runGuards(t *testing.T, c Config) {
 		t.Run("sources", lab.testSources)
 		t.Run("ARP", lab.testARP)
 		t.Run("neighbour discovery", lab.testDiscovery)
-		if !c.ICMPErrorsOfPodsPass {
-			t.Run("ICMP errors", lab.testErrors)
-		}
+		t.Run("ICMP errors", lab.testErrors)
 		t.Run("a restarted agent", lab.testRestart)
 		t.Run("changed addresses count at once", lab.testChange)
 		t.Run("an interface made anew", lab.testAnew)
@@ -157,11 +155,13 @@ type guardLab struct {
 	hostile, ear *frames.Wire
 	own, gateway frames.MAC
 	sent         int
+	// noConnections: see Config.ErrorsOfNoConnection.
+	noConnections bool
 }
 
 func newGuardLab(t *testing.T, c Config) *guardLab {
 	t.Helper()
-	lab := &guardLab{t: t, site: c.NewSite(t).(PacketSite)}
+	lab := &guardLab{t: t, site: c.NewSite(t).(PacketSite), noConnections: c.ErrorsOfNoConnection}
 	lab.topo = topology(t, lab.site, 2)
 	lab.guards = []*guard.SourceGuard{guardOf(lab.topo, 1, "10.1.1.2", "fd10:1::2"), guardOf(lab.topo, 2, "10.1.1.3", "fd10:1::3")}
 	lab.own, lab.gateway = frames.ParseMAC(t, lab.topo.PodMAC(1)), frames.ParseMAC(t, lab.topo.GatewayMAC(1))

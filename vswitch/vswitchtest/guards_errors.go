@@ -95,7 +95,7 @@ func (lab *guardLab) testErrorsOf(t *testing.T, own, ear netip.Addr) {
 		}
 		send(kind, "a packet to a stranger", quote(ours, netip.AddrPortFrom(addr(stranger), port)), false)
 		send(kind, "a packet of the ear to itself", quote(ours, netip.AddrPortFrom(ear, port)), false)
-		if pathMTU {
+		if pathMTU && !lab.noConnections {
 			send(kind, "a packet of no connection", quote(netip.AddrPortFrom(ear, 9), theirs), false)
 		}
 	}

@@ -98,8 +98,9 @@ type Config struct {
 	// NoICMPErrors: ICMP errors of inside hosts do not leave through an interface with the NAT
 	// output feature.
 	NoICMPErrors bool
-	// ICMPErrorsOfPodsPass: a guard does not check the quoted packets in ICMP errors.
-	ICMPErrorsOfPodsPass bool
+	// ErrorsOfNoConnection: a guard compares the destination of the packet that an ICMP error quotes,
+	// and knows no connections.
+	ErrorsOfNoConnection bool
 }
 
 // Run runs the suite.

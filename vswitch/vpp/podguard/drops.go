@@ -46,7 +46,7 @@ type counted struct {
 	tables []uint32
 }
 
-// counting returns the tables of a port that count drops, including its ranges.
+// counting returns the tables of a port that count drops, including its ranges and quotes.
 func (p *port) counting() (ids []uint32) {
 	if p == nil {
 		return nil
@@ -56,7 +56,7 @@ func (p *port) counting() (ids []uint32) {
 			ids = append(ids, p.ids[n])
 		}
 	}
-	return append(ids, p.ranges.counting()...)
+	return slices.Concat(ids, p.ranges.counting(), p.quotes.counting())
 }
 
 // counts reads all counters. It does not block changes of guards meanwhile, because many tables may

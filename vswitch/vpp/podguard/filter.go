@@ -73,6 +73,8 @@ type table struct {
 	spans   []span
 	entries []entry
 	room    int // reserve for entries added later
+	// continues is set if packets pass that match no entry of the chain.
+	continues bool
 }
 
 // entry matches frames that have the values at the spans of the table.
@@ -94,11 +96,16 @@ const (
 	dropVXLAN
 	silenced
 	restricted
+	dropICMP
+	dropSegments
+	quoted   // an ICMP error about a packet to the sender, see quotes.go
+	unquoted // another ICMP error
 )
 
 var reasons = map[verdict]vswitch.DropReason{
 	dropMAC: vswitch.DropMAC, dropIPv4: vswitch.DropIPv4, dropIPv6: vswitch.DropIPv6,
 	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN, restricted: vswitch.DropRanges,
+	dropICMP: vswitch.DropICMP, unquoted: vswitch.DropICMP, dropSegments: vswitch.DropSegments,
 }
 
 func (t *table) end() int {
@@ -178,8 +185,22 @@ const (
 	optionTargetLink = 2
 )
 
-// peerTable is the index of the first table. Only this one depends on the node's tunnels.
-const peerTable = 0
+// Indexes of the tables that depend on the node's tunnels and segments.
+const (
+	peerTable    = 0
+	segmentTable = 2
+)
+
+// ends are the addresses at which VPP, or another node, would decapsulate packets of a pod.
+type ends struct {
+	peers    []netip.Addr // remote ends of IPv4 VXLAN tunnels
+	segments []netip.Addr // local SIDs
+}
+
+// tables returns the tables that depend on the ends, by index.
+func (e ends) tables() map[int]*table {
+	return map[int]*table{peerTable: peersTable(e.peers), segmentTable: segmentsTable(e.segments)}
+}
 
 // peersTable matches VXLAN to the remote ends of tunnels. Without tunnels, an entry that matches
 // nothing marks the table as ours.
@@ -191,10 +212,21 @@ func peersTable(peers []netip.Addr) *table {
 	return t
 }
 
+// segmentsTable matches packets to local SIDs. Nodes encapsulate for pods, so pods send none. VPP
+// takes TCP and UDP from no segment, so these skip the table. Without SIDs, an entry marks the
+// table as ours.
+func segmentsTable(sids []netip.Addr) *table {
+	t := &table{chain: chainIP6, spans: []span{destination6}, room: 1024}
+	for _, sid := range append([]netip.Addr{netip.IPv6Unspecified()}, sids...) {
+		t.add(dropSegments, ip(sid))
+	}
+	return t
+}
+
 // filter returns the classifier tables that permit frames with the source MAC and IP addresses,
 // chain by chain in the order of evaluation. Frames that match no entry are dropped.
-func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*table {
-	list := []*table{peersTable(peers)}
+func filter(mac net.HardwareAddr, addrs []netip.Addr, e ends) []*table {
+	list := []*table{peersTable(e.peers)}
 	in := func(c chain, spans ...span) *table {
 		t := &table{chain: c, spans: spans}
 		list = append(list, t)
@@ -209,6 +241,15 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 		}
 	}
 
+	// Most packets need few tables: the protocols that carry them have one of their own.
+	transports := in(chainIP6, sourceMAC, next6, source6)
+	list = append(list, segmentsTable(e.segments))
+	transports4 := in(chainIP4, sourceMAC, protocol4, source4)
+	for _, a := range own4 {
+		transports4.add(pass, mac, one(protocolTCP), ip(a))
+		transports4.add(pass, mac, one(protocolUDP), ip(a))
+	}
+	list = append(list, errorTables4(mac, own4)...)
 	sources4 := in(chainIP4, sourceMAC, source4)
 	for _, a := range own4 {
 		sources4.add(pass, mac, ip(a))
@@ -222,8 +263,7 @@ func filter(mac net.HardwareAddr, addrs []netip.Addr, peers []netip.Addr) []*tab
 	}
 	in(chainOther, etherType).add(dropARP, two(etherTypeARP))
 
-	// Most IPv6 packets need one table.
-	transports := in(chainIP6, sourceMAC, next6, source6)
+	list = append(list, errorTables6(mac, own6)...)
 	fragments := in(chainIP6, next6, fragmented, fragmentPlace, fragmentType)
 	plain := in(chainIP6, sourceMAC, length6, next6, source6, icmpType)
 	linked := in(chainIP6, length6, next6, source6, icmpType, optionOfTarget)

@@ -92,7 +92,7 @@ func TestFilter(t *testing.T) {
 	own, gateway, stranger := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}, frames.MAC{2, 0, 0, 0, 0, 0x99}
 	everybody, all := frames.MAC{0x33, 0x33, 0, 0, 0, 1}, addr("ff02::1")
 	local := vswitch.LinkLocal(own)
-	list := filter(own[:], []netip.Addr{addr("10.1.1.2"), addr("fd10:1::2"), local}, []netip.Addr{addr("192.168.16.2")})
+	list := filter(own[:], []netip.Addr{addr("10.1.1.2"), addr("fd10:1::2"), local}, ends{peers: []netip.Addr{addr("192.168.16.2")}, segments: []netip.Addr{addr("fd51::1")}})
 
 	ip := func(from frames.MAC, src, dst string, fragment bool) []byte {
 		return frames.Datagram(from, gateway, addr(src), addr(dst), "to anybody", fragment)
@@ -167,6 +167,118 @@ func TestFilter(t *testing.T) {
 	for _, tb := range list {
 		if n := len(tb.mask()) / vector; n < 1 || n > maxVectors || len(tb.mask())%vector != 0 {
 			t.Errorf("table of %v compares %d bytes, VPP takes 16 to %d", tb.spans, len(tb.mask()), maxVectors*vector)
+		}
+	}
+}
+
+// An ICMP error passes only if it quotes a packet to an address of the pod, with a sane path MTU, and
+// not behind options or extension headers.
+func TestFilterOfErrors(t *testing.T) {
+	addr := netip.MustParseAddr
+	own, gateway := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}
+	addrs := []netip.Addr{vswitch.LinkLocal(own), addr("10.1.1.2"), addr("fd10:1::2")}
+	list := filter(own[:], addrs, ends{segments: []netip.Addr{addr("fd51::1")}})
+	quotes := quoteTables(addrs)
+	// judge evaluates both classifiers.
+	judge := func(frame []byte) verdict {
+		v, ok := verdictOf(list, frame)
+		if !ok {
+			t.Fatal("no entry matches")
+		}
+		if v == pass {
+			if second, ok := verdictOf(quotes, frame); ok && second == unquoted {
+				return unquoted
+			}
+		}
+		return v
+	}
+	type kind struct {
+		name       string
+		kind, code byte
+		info       uint32
+		received   bool // passes about packets that the pod received
+	}
+	for _, ipv6 := range []bool{false, true} {
+		me, near, far := addr("10.1.1.2"), addr("10.1.1.3"), addr("10.1.2.2")
+		dropped := dropICMP
+		kinds := []kind{
+			{"fragmentation needed", 3, 4, 1300, true}, {"fragmentation needed, least", 3, 4, 576, true}, {"fragmentation needed, 575", 3, 4, 575, false},
+			{"fragmentation needed, 511", 3, 4, 511, false}, {"fragmentation needed, 0", 3, 4, 0, false}, {"port unreachable", 3, 3, 0, true},
+			{"redirect", 5, 1, 0x0a010102, false}, {"time exceeded", 11, 0, 0, true}, {"parameter problem", 12, 0, 0, true}, {"source quench", 4, 0, 0, true},
+		}
+		if ipv6 {
+			me, near, far = addr("fd10:1::2"), addr("fd10:1::3"), addr("fd10:2::2")
+			dropped = unquoted
+			kinds = []kind{
+				{"packet too big", 2, 0, 1300, true}, {"packet too big, least", 2, 0, 1280, true}, {"packet too big, 1279", 2, 0, 1279, false},
+				{"packet too big, 0", 2, 0, 0, false}, {"packet too big, more", 2, 0, 70000, true}, {"port unreachable", 1, 4, 0, true},
+				{"time exceeded", 3, 0, 0, true}, {"parameter problem", 4, 0, 0, true}, {"unknown error", 100, 0, 0, true},
+			}
+		}
+		quote := func(src, dst netip.Addr) []byte { return frames.Datagram(own, gateway, src, dst, "quoted", false) }
+		for _, k := range kinds {
+			about := func(src, dst netip.Addr) []byte {
+				return frames.ICMPError(own, gateway, me, k.kind, k.code, k.info, quote(src, dst))
+			}
+			switch got := judge(about(near, me)); {
+			case k.received && got != pass:
+				t.Errorf("%s about a packet to the pod: verdict %v, want it passed", k.name, got)
+			case !k.received && got != dropICMP:
+				t.Errorf("%s about a packet to the pod: verdict %v, want it dropped", k.name, got)
+			}
+			for _, others := range [][2]netip.Addr{{near, far}, {near, near}, {me, near}} {
+				if got := judge(about(others[0], others[1])); got != dropped && (k.received || got != dropICMP) {
+					t.Errorf("%s about a packet from %v to %v: verdict %v, want it dropped", k.name, others[0], others[1], got)
+				}
+			}
+			foreign := frames.ICMPError(own, gateway, near, k.kind, k.code, k.info, quote(far, near))
+			if got := judge(foreign); got != map[bool]verdict{false: dropIPv4, true: dropIPv6}[ipv6] {
+				t.Errorf("%s with a foreign source: verdict %v", k.name, got)
+			}
+			hidden := [][]byte{{destinationOptions}}
+			if ipv6 {
+				hidden = append(hidden, []byte{hopByHop}, []byte{routingHeader}, []byte{destinationOptions, destinationOptions}, []byte{fragment},
+					[]byte{fragment, destinationOptions}, []byte{destinationOptions, fragment}, []byte{fragment, fragment}, []byte{hopByHop, routingHeader})
+			}
+			for _, headers := range hidden {
+				if got := judge(frames.WithHeaders(about(near, far), headers...)); got != dropICMP {
+					t.Errorf("%s behind %v: verdict %v, want it dropped", k.name, headers, got)
+				}
+			}
+			if !ipv6 {
+				divided := about(near, me)
+				divided[20] |= 0x20
+				if got := judge(divided); got != dropICMP {
+					t.Errorf("%s in fragments: verdict %v, want it dropped", k.name, got)
+				}
+				divided[20], divided[21] = 0x20, 3 // not the first fragment, whose bytes are data
+				if got := judge(divided); got != pass {
+					t.Errorf("a later fragment: verdict %v, want it passed", got)
+				}
+			}
+		}
+	}
+	member := frames.WithHeaders(frames.ICMP(own, gateway, vswitch.LinkLocal(own), addr("ff02::16"), []byte{groupReport2, 0, 0, 0, 0, 0, 0, 0}), hopByHop)
+	for name, test := range map[string]struct {
+		frame []byte
+		want  verdict
+	}{
+		"ping":               {frames.ICMP(own, gateway, addr("10.1.1.2"), addr("10.1.2.2"), []byte{8, 0, 0, 0, 0, 1, 0, 1}), pass},
+		"ping over IPv6":     {frames.ICMP(own, gateway, addr("fd10:1::2"), addr("fd10:2::2"), []byte{128, 0, 0, 0, 0, 1, 0, 1}), pass},
+		"membership":         {member, pass},
+		"UDP behind options": {frames.WithHeaders(frames.Datagram(own, gateway, addr("fd10:1::2"), addr("fd10:2::2"), "text", false), destinationOptions), pass},
+		"packet in a packet to a segment": {
+			frames.Packet(own, gateway, addr("fd10:1::2"), addr("fd51::1"), 41, 64, 60, make([]byte, 80), false), dropSegments,
+		},
+		"packet in a packet to others": {frames.Packet(own, gateway, addr("fd10:1::2"), addr("fd51::2"), 41, 64, 60, make([]byte, 80), false), pass},
+	} {
+		if got := judge(test.frame); got != test.want {
+			t.Errorf("%s: verdict %v, want %v", name, got, test.want)
+		}
+	}
+	for _, tb := range append(list, quotes...) {
+		if n := len(tb.mask()) / vector; n < 1 || n > maxVectors {
+			t.Errorf("table of %v compares %d vectors, VPP takes %d", tb.spans, n, maxVectors)
 		}
 	}
 }

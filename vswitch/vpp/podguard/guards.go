@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -43,6 +42,8 @@ type Guards struct {
 	strays  []ownership.Index
 	long    map[string]string
 	arpNext uint32
+	// policers are nil until they are known.
+	policers policers
 	// counted holds the counters of deleted tables, by interface.
 	counted map[string]map[vswitch.DropReason]uint64
 }
@@ -71,7 +72,7 @@ func (g *Guards) Opened(context.Context, *session.Link) error {
 }
 
 func (g *Guards) forget() {
-	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext = false, nil, nil, nil, nil, nil, nil, 0
+	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext, g.policers = false, nil, nil, nil, nil, nil, nil, 0, nil
 }
 
 func (g *Guards) learn(ctx context.Context) error {
@@ -97,7 +98,7 @@ func (g *Guards) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	peers, err := g.peers(ctx)
+	e, err := g.ends(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (g *Guards) read(ctx context.Context) error {
 		if now := roles[i]; !ok || r.mac == nil || !now.guarded && !now.bridged {
 			continue
 		}
-		if p := g.recognise(i, filter(r.mac, r.all(), peers), roles[i].bridged, tables[i]); p != nil {
+		if p := g.recognise(i, r.all(), filter(r.mac, r.all(), e), roles[i].bridged, tables[i]); p != nil {
 			g.ports[i] = p
 			delete(tables, i)
 		}
@@ -241,15 +242,18 @@ func (g *Guards) attachAs(ctx context.Context, i ownership.Index, iface string, 
 
 // attach creates and binds an interface's tables before it deletes the former ones.
 func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r *record, bridged bool) error {
-	peers, err := g.peers(ctx)
+	e, err := g.ends(ctx)
 	if err != nil {
 		return err
 	}
-	p, err := g.build(ctx, i, filter(r.mac, r.all(), peers), bridged)
+	p, err := g.build(ctx, i, filter(r.mac, r.all(), e), bridged)
 	if err != nil {
 		return err
 	}
-	if p.ranges, err = g.buildRanges(ctx, i, p, g.rangesOf(r)); err != nil {
+	if p.quotes, err = g.build(ctx, i, quoteTables(r.all()), false); err == nil {
+		p.ranges, err = g.buildRanges(ctx, i, p, g.rangesOf(r))
+	}
+	if err != nil {
 		g.learned = false
 		return err
 	}
@@ -285,7 +289,7 @@ func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p
 	if p != nil {
 		g.keepCounts(ctx, iface, p.counting())
 		ids = append(ids, p.ids...)
-		for _, before := range []*port{p.ranges, p.silence} {
+		for _, before := range []*port{p.ranges, p.silence, p.quotes} {
 			if before != nil {
 				ids = append(ids, before.ids...)
 			}
@@ -345,7 +349,7 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 		g.learned = false
 		return nil, fmt.Errorf("listing source guards: %w", err)
 	}
-	peers, err := g.peers(ctx)
+	e, err := g.ends(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing source guards: %w", err)
 	}
@@ -360,7 +364,7 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 		if err != nil {
 			return nil, err
 		}
-		if exists && (g.ports[i] == nil || !g.ports[i].hasPeers(peers)) {
+		if exists && (g.ports[i] == nil || !g.ports[i].hasEnds(e)) {
 			v.MacAddress = ""
 		}
 		list = append(list, v)
@@ -369,8 +373,9 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 	return list, nil
 }
 
-// TunnelsChanged keeps pods from sending VXLAN that tunnel peers would accept as the node's.
-func (g *Guards) TunnelsChanged(ctx context.Context) error {
+// EndsChanged keeps pods from sending packets that the peers of tunnels would accept as the node's,
+// or that VPP would take out of its segments.
+func (g *Guards) EndsChanged(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.learn(ctx); err != nil {
@@ -379,7 +384,7 @@ func (g *Guards) TunnelsChanged(ctx context.Context) error {
 	if len(g.ports) == 0 {
 		return nil
 	}
-	peers, err := g.peers(ctx)
+	e, err := g.ends(ctx)
 	if err != nil {
 		return err
 	}
@@ -389,23 +394,25 @@ func (g *Guards) TunnelsChanged(ctx context.Context) error {
 	}
 	b := session.NewBatch(l)
 	for i, p := range g.ports {
-		g.setPeers(ctx, b, i, p, peers)
+		g.setEnds(ctx, b, i, p, e)
 	}
 	if err := b.Wait(ctx); err != nil {
 		g.learned = false
-		return fmt.Errorf("keeping VXLAN of pods from the other ends of tunnels: %w", err)
+		return fmt.Errorf("keeping packets of pods from the ends of tunnels and segments: %w", err)
 	}
 	return nil
 }
 
-// setPeers updates the entries of a port's table of peers.
-func (g *Guards) setPeers(ctx context.Context, b *session.Batch, i ownership.Index, p *port, peers []netip.Addr) {
-	before, wanted := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
-	for _, step := range delta.Between(before, wanted, func(a, b entry) bool { return true }) {
-		b.Add(ctx, "changing the table of tunnels", g.request(i, p, peerTable, entry{[]byte(step.Key), dropVXLAN}, step.Kind == delta.Add),
-			&classify.ClassifyAddDelSessionReply{})
+// setEnds updates the entries of the port's tables that depend on tunnels and segments.
+func (g *Guards) setEnds(ctx context.Context, b *session.Batch, i ownership.Index, p *port, e ends) {
+	for at, t := range e.tables() {
+		v := t.entries[0].verdict
+		for _, step := range delta.Between(entriesByMatch(p.filter[at]), entriesByMatch(t), func(a, b entry) bool { return true }) {
+			b.Add(ctx, "changing the table of tunnels or segments", g.request(i, p, at, entry{[]byte(step.Key), v}, step.Kind == delta.Add),
+				&classify.ClassifyAddDelSessionReply{})
+		}
+		p.filter[at] = t
 	}
-	p.filter[peerTable] = peersTable(peers)
 }
 
 func entriesByMatch(t *table) map[string]entry {

@@ -16,6 +16,8 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/classify"
 	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/policer"
+	"go.fd.io/govpp/binapi/sr"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vxlan"
 )
@@ -28,6 +30,9 @@ var module = session.NewModule("", "classifier",
 	&vlib.AddNodeNext{}, &vlib.AddNodeNextReply{},
 	&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainAddDelV2Reply{}, &l2.BridgeDomainDump{}, &l2.BridgeDomainDetails{},
 	&l2.SwInterfaceSetL2Bridge{}, &l2.SwInterfaceSetL2BridgeReply{}, &l2.L2XconnectDump{}, &l2.L2XconnectDetails{},
+	&sr.SrLocalsidsDump{}, &sr.SrLocalsidsDetails{},
+	&policer.PolicerAdd{}, &policer.PolicerAddReply{}, &policer.PolicerDumpV2{}, &policer.PolicerDetails{},
+	&classify.PolicerClassifySetInterface{}, &classify.PolicerClassifySetInterfaceReply{},
 )
 
 var tunnelModule = session.NewModule("vxlan_plugin.so", "VXLAN tunnels", &vxlan.VxlanTunnelV2Dump{}, &vxlan.VxlanTunnelV2Details{})
@@ -64,6 +69,7 @@ type port struct {
 	bridged bool
 	ranges  *port // tables before filter; nil: none
 	silence *port // tables before these
+	quotes  *port // tables for what the filter passes; nil: none
 }
 
 type role struct {
@@ -111,6 +117,8 @@ func (p *port) next(i int) uint32 {
 // nextOf returns the next node for an entry's verdict. Frames of bridged interfaces stay on layer 2.
 func (g *Guards) nextOf(c chain, v verdict, bridged bool) (next uint32, advance int32) {
 	switch {
+	case v == quoted || v == unquoted:
+		return g.policers[v], 0
 	case v != pass:
 		return nextDrop, 0
 	case bridged:
@@ -126,10 +134,10 @@ func (g *Guards) request(i ownership.Index, p *port, n int, e entry, add bool) *
 	}
 }
 
-// learnNodes reads the classifier's next nodes, and adds one.
+// learnNodes reads where entries lead, and adds a next node of the classifier.
 func (g *Guards) learnNodes(ctx context.Context) error {
-	if g.arpNext != 0 {
-		return nil
+	if err := g.learnPolicers(ctx); err != nil || g.arpNext != 0 {
+		return err
 	}
 	var reply vlib.AddNodeNextReply
 	if err := g.vpp.Call(ctx, module, &vlib.AddNodeNext{NodeName: classifyNode, NextName: arpNode}, &reply); err != nil {
@@ -151,7 +159,7 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 		memory, buckets := sizeOf(t)
 		reqs = append(reqs, &classify.ClassifyAddDelTable{
 			IsAdd: true, TableIndex: none, Nbuckets: buckets, MemorySize: memory, SkipNVectors: uint32(t.skip()),
-			MatchNVectors: uint32(len(mask) / vector), NextTableIndex: none, MissNextIndex: nextDrop, Mask: mask,
+			MatchNVectors: uint32(len(mask) / vector), NextTableIndex: none, MissNextIndex: t.missNext(), Mask: mask,
 		})
 	}
 	replies, errs := session.CallAll[classify.ClassifyAddDelTableReply](ctx, g.vpp, module, reqs)
@@ -182,12 +190,20 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 	return p, nil
 }
 
+// missNext returns the next node of packets that match no entry.
+func (t *table) missNext() uint32 {
+	if t.continues {
+		return none
+	}
+	return nextDrop
+}
+
 // link changes only the next table of an existing table.
 func link(t *table, id, next uint32) *classify.ClassifyAddDelTable {
 	mask := t.mask()
 	return &classify.ClassifyAddDelTable{
 		IsAdd: true, TableIndex: id, Nbuckets: 1, MemorySize: 1, SkipNVectors: uint32(t.skip()),
-		MatchNVectors: uint32(len(mask) / vector), NextTableIndex: next, MissNextIndex: nextDrop, Mask: mask,
+		MatchNVectors: uint32(len(mask) / vector), NextTableIndex: next, MissNextIndex: t.missNext(), Mask: mask,
 	}
 }
 
@@ -218,6 +234,7 @@ func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
 		return err
 	}
 	b := session.NewBatch(l)
+	g.bindQuotes(ctx, b, i, p, g.quoteHeads(i))
 	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
 	if !p.bridged { // Without learning, flooding and forwarding.
 		b.Add(ctx, "making the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: guardedBridge},
@@ -238,6 +255,7 @@ func (g *Guards) unbind(ctx context.Context, i ownership.Index) error {
 		return err
 	}
 	b := session.NewBatch(l)
+	g.unbindQuotes(ctx, b, i, g.quoteHeads(i))
 	if roles[i].guarded {
 		b.Add(ctx, "leaving the bridge domain of guarded interfaces", &l2.SwInterfaceSetL2Bridge{RxSwIfIndex: i, BdID: guardedBridge},
 			&l2.SwInterfaceSetL2BridgeReply{}, api.INVALID_SW_IF_INDEX)
@@ -318,17 +336,20 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 
 // recognise returns an interface's tables as a port if they are exactly the wanted ones, except for
 // the peers, which are returned as in VPP; nil: they differ.
-func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
-	tables, ranges, quiet := split(tables)
+func (g *Guards) recognise(i ownership.Index, own []netip.Addr, wanted []*table, bridged bool, tables []*found) *port {
+	tables, ranges, quiet, quotes := split(tables)
 	if len(tables) != len(wanted) {
 		return nil
 	}
 	p := &port{filter: slices.Clone(wanted), bridged: bridged}
+	if p.quotes = g.recogniseQuotes(i, quoteTables(own), quotes); p.quotes == nil {
+		return nil
+	}
 	for at, t := range wanted {
 		n := slices.IndexFunc(tables, func(f *found) bool { return g.same(i, t, bridged, f) && !slices.Contains(p.ids, f.id) })
-		if n < 0 && at == peerTable {
-			if n = slices.IndexFunc(tables, func(f *found) bool { return sameMask(t, f) && f.peers() != nil }); n >= 0 {
-				p.filter[at] = tables[n].peers()
+		if n < 0 && (at == peerTable || at == segmentTable) {
+			if n = slices.IndexFunc(tables, func(f *found) bool { return f.like(t) != nil }); n >= 0 {
+				p.filter[at] = tables[n].like(t)
 			}
 		}
 		if n < 0 {
@@ -347,21 +368,27 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 	return p
 }
 
-// peers parses a table of peers; nil: it is none.
-func (f *found) peers() *table {
-	t := &table{chain: chainIP4, spans: peersTable(nil).spans}
-	for match, e := range f.entries {
-		if _, v, _ := marked(e.OpaqueIndex); v != dropVXLAN {
-			return nil
-		}
-		t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), dropVXLAN})
+// like returns a table of the same form with entries of the same verdict; nil: it has another form.
+func (f *found) like(t *table) *table {
+	v := t.entries[0].verdict
+	if !sameMask(t, f) || !f.has(v) {
+		return nil
 	}
-	return t
+	now := &table{chain: t.chain, spans: t.spans, room: t.room}
+	for match := range f.entries {
+		now.entries = append(now.entries, entry{append(make([]byte, t.skip()*vector), match...), v})
+	}
+	return now
 }
 
-func (p *port) hasPeers(peers []netip.Addr) bool {
-	have, want := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
-	return maps.EqualFunc(have, want, func(a, b entry) bool { return true })
+// hasEnds reports whether the tables of a port match the tunnels and segments.
+func (p *port) hasEnds(e ends) bool {
+	for at, t := range e.tables() {
+		if !maps.EqualFunc(entriesByMatch(p.filter[at]), entriesByMatch(t), func(a, b entry) bool { return true }) {
+			return false
+		}
+	}
+	return true
 }
 
 func sameMask(t *table, f *found) bool {
@@ -382,17 +409,23 @@ func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool 
 	return true
 }
 
-// peers returns the remote ends of IPv4 VXLAN tunnels. IPv6 sources are not translated.
-func (g *Guards) peers(ctx context.Context) ([]netip.Addr, error) {
-	all, err := session.Dump[vxlan.VxlanTunnelV2Details](ctx, g.vpp, tunnelModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ownership.NoIndex})
-	if err := session.IgnoreUnsupported("reading VXLAN tunnels", err); err != nil {
-		return nil, err
+// ends reads the tunnels and segments. IPv6 sources are not translated, so no peer accepts VXLAN of
+// pods over IPv6.
+func (g *Guards) ends(ctx context.Context) (ends, error) {
+	tunnels := session.StartDump[vxlan.VxlanTunnelV2Details](ctx, g.vpp, tunnelModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: ownership.NoIndex})
+	sids, err := session.Dump[sr.SrLocalsidsDetails](ctx, g.vpp, module, &sr.SrLocalsidsDump{})
+	all, err2 := tunnels.Wait(ctx)
+	if err := errors.Join(err, session.IgnoreUnsupported("reading VXLAN tunnels", err2)); err != nil {
+		return ends{}, err
 	}
-	peers := map[netip.Addr]bool{}
+	peers, segments := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, t := range all {
 		if addr := convert.Addr(t.DstAddress); addr.Is4() {
 			peers[addr] = true
 		}
 	}
-	return slices.SortedFunc(maps.Keys(peers), netip.Addr.Compare), nil
+	for _, s := range sids {
+		segments[netip.AddrFrom16(s.Addr)] = true
+	}
+	return ends{slices.SortedFunc(maps.Keys(peers), netip.Addr.Compare), slices.SortedFunc(maps.Keys(segments), netip.Addr.Compare)}, nil
 }

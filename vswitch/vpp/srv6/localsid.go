@@ -35,6 +35,9 @@ func (v localSIDs) Create(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	if err == nil {
 		err = v.set(ctx, s, want)
 	}
+	if err == nil {
+		err = v.onSIDs(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("making local SID %s: %w", s.GetSid(), srLocalSIDError(err))
 	}
@@ -177,7 +180,7 @@ func (v localSIDs) Delete(ctx context.Context, s *vpp_srv6.LocalSID) error {
 		return fmt.Errorf("deleting local SID %s: %w", s.GetSid(), err)
 	}
 	v.nextHops.put(address6(s.GetSid()), function{})
-	return nil
+	return v.onSIDs(ctx)
 }
 
 func (v localSIDs) List(ctx context.Context, expected []*vpp_srv6.LocalSID) ([]*vpp_srv6.LocalSID, error) {

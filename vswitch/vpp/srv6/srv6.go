@@ -39,12 +39,15 @@ type SRv6 struct {
 	log      *slog.Logger
 	sr       srLock
 	nextHops nextHops
+	// onSIDs is called when a local SID is added or removed.
+	onSIDs func(context.Context) error
 }
 
 var _ vswitch.SRv6 = (*SRv6)(nil)
 
-func New(vpp *session.Session, ifs *ownership.Registry, log *slog.Logger) *SRv6 {
-	return &SRv6{Base: subsystem.Base{Uses: []*session.Module{module, askModule}}, vpp: vpp, ifs: ifs, log: log}
+// New returns the segment routing of a VPP. onSIDs is called when a local SID is added or removed.
+func New(vpp *session.Session, ifs *ownership.Registry, onSIDs func(context.Context) error, log *slog.Logger) *SRv6 {
+	return &SRv6{Base: subsystem.Base{Uses: []*session.Module{module, askModule}}, vpp: vpp, ifs: ifs, onSIDs: onSIDs, log: log}
 }
 
 // LocalSIDs returns the port of actions on packets for VPP's own segments.

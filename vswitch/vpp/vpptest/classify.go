@@ -9,16 +9,19 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/classify"
+	"go.fd.io/govpp/binapi/policer"
 	"go.fd.io/govpp/binapi/vlib"
 )
 
 // classifyState is the classifier: tables by index, tables of layer 2 interfaces, and requested
 // next nodes.
 type classifyState struct {
-	tables pool[*classifyTable]
-	bound  map[index][3]uint32
-	inputs map[index][2]uint32 // tables before the IPv4 and IPv6 FIB
-	nexts  map[string][]string
+	tables   pool[*classifyTable]
+	bound    map[index][3]uint32
+	inputs   map[index][2]uint32 // tables before the IPv4 and IPv6 FIB
+	policed  map[index]uint32    // tables that lead to policers
+	policers pool[string]        // their names
+	nexts    map[string][]string
 }
 
 type classifyTable struct {
@@ -30,7 +33,7 @@ type classifyTable struct {
 const nextsOfClassify = 4
 
 func newClassifyState() classifyState {
-	return classifyState{bound: map[index][3]uint32{}, inputs: map[index][2]uint32{}, nexts: map[string][]string{}}
+	return classifyState{bound: map[index][3]uint32{}, inputs: map[index][2]uint32{}, policed: map[index]uint32{}, nexts: map[string][]string{}}
 }
 
 func handleClassify() {
@@ -162,6 +165,34 @@ func handleClassify() {
 		reply.SwIfIndex, reply.L2TableID, reply.IP4TableID, reply.IP6TableID = req.SwIfIndex, none, none, none
 		if tables, bound := c.classify.inputs[req.SwIfIndex]; bound {
 			reply.IP4TableID, reply.IP6TableID = tables[0], tables[1]
+		}
+		return 0
+	})
+	on(func(c *call, req *policer.PolicerAdd, reply *policer.PolicerAddReply) api.VPPApiError {
+		for _, name := range c.classify.policers.items {
+			if name == req.Name {
+				return api.VALUE_EXIST
+			}
+		}
+		reply.PolicerIndex = c.classify.policers.add(req.Name)
+		return 0
+	})
+	onDump(func(c *call, req *policer.PolicerDumpV2, send func(*policer.PolicerDetails)) {
+		if name, exists := c.classify.policers.get(req.PolicerIndex); exists {
+			send(&policer.PolicerDetails{Name: name})
+		}
+	})
+	on(func(c *call, req *classify.PolicerClassifySetInterface, _ *classify.PolicerClassifySetInterfaceReply) api.VPPApiError {
+		now, bound := c.classify.policed[req.SwIfIndex]
+		switch _, exists := c.classify.tables.get(req.IP6TableIndex); {
+		case c.ifs.iface(req.SwIfIndex) == nil:
+			return api.INVALID_SW_IF_INDEX
+		case !exists, !req.IsAdd && now != req.IP6TableIndex, !req.IsAdd && !bound:
+			return api.NO_SUCH_TABLE
+		case !req.IsAdd:
+			delete(c.classify.policed, req.SwIfIndex)
+		case !bound: // a real VPP leaves another one and reports success
+			c.classify.policed[req.SwIfIndex] = req.IP6TableIndex
 		}
 		return 0
 	})
