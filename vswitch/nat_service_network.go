@@ -22,5 +22,6 @@ func NormalServiceNetwork(n *contiv_nat.ServiceNetwork) *contiv_nat.ServiceNetwo
 	}
 	return &contiv_nat.ServiceNetwork{
 		Inside: normal(n.GetInside()), ServiceSubnets: normal(n.GetServiceSubnets()), OutsideInterfaces: normal(n.GetOutsideInterfaces()),
+		Overlay: normal(n.GetOverlay()), Uplinks: normal(n.GetUplinks()),
 	}
 }

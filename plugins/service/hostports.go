@@ -409,7 +409,7 @@ func (s *Service) sharedByPods() map[string]proto.Message {
 	if !s.caps.HostStackShared && !s.ownStack() {
 		return values // the interfaces configure the translation
 	}
-	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
+	network := s.serviceNetwork()
 	key := models.Key(network)
 	if full := s.rendered[key]; full != nil { // the value for services contains more
 		values[key] = full

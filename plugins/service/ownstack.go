@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"google.golang.org/protobuf/proto"
@@ -72,6 +74,32 @@ func (s *Service) translatedByRoutes() []string {
 		list = append(list, host)
 	}
 	return list
+}
+
+// serviceNetwork returns the network without cluster IPs. A vswitch that shares the host's stack
+// finds the uplinks, and the networks of pods, by its routes.
+func (s *Service) serviceNetwork() *contiv_nat.ServiceNetwork {
+	n := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
+	if !s.ownStack() {
+		return n
+	}
+	if name := s.network.GetMainInterface(); name != "" {
+		n.Uplinks = append(n.Uplinks, name)
+	}
+	for _, other := range s.config.Resolved().Other {
+		n.Uplinks = append(n.Uplinks, other.Name)
+	}
+	if s.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
+		plan := s.self.addresses.Plan()
+		for _, family := range plan.Families() {
+			for _, p := range []netip.Prefix{family.Subnets.Pods, family.Subnets.VPPHost, family.Subnets.VXLAN} {
+				if p.IsValid() {
+					n.Overlay = append(n.Overlay, p.String())
+				}
+			}
+		}
+	}
+	return n
 }
 
 // answerRoutes returns the routes that lead replies to masqueraded clients into VRF 0, which translates

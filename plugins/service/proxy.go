@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
-	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/api/contiv/node"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/controller"
@@ -374,7 +373,7 @@ func (s *Service) node(ctx context.Context) processor.Node {
 
 // shared returns the values that all services share.
 func (s *Service) shared() map[string]proto.Message {
-	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
+	network := s.serviceNetwork()
 	plan := s.proxy.Addresses.Plan()
 	for _, family := range plan.Families() {
 		if p := family.Subnets.Service; p.IsValid() {

@@ -126,6 +126,9 @@ func TestAttacks(t *testing.T) {
 	t.Run("foreign sources", l.testSources)
 	t.Run("ARP and neighbour discovery", l.testNeighbours)
 	t.Run("VXLAN", l.testVXLAN)
+	t.Run("VXLAN of the host", l.testVXLANOfTheHost)
+	t.Run("ICMP errors", l.testErrors)
+	t.Run("sources of pods by the uplink", l.testUplink)
 	t.Run("what nodes need", l.testReserved)
 	t.Run("an agent that restarts", func(t *testing.T) {
 		if err := l.KillAgent(t.Context(), "node1"); err != nil {

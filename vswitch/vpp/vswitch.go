@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -167,8 +168,10 @@ func Open(opts Options) *VSwitch {
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Lent: opts.Lent, Counters: v.stats, Clients: v.clients,
-		OnAddress: v.stn.AddressAdded,
-		OnCreate:  []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
+		OnAddress: func(ctx context.Context, i ownership.Index, addr netip.Addr) error {
+			return errors.Join(v.stn.AddressAdded(ctx, i, addr), v.guards.AddressAdded(ctx, i, addr))
+		},
+		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving, v.services.InterfaceLeaving,
 		},

@@ -363,8 +363,14 @@ type ServiceNetwork struct {
 	// Interfaces by which clients outside come, of a vswitch that has a network stack of its
 	// own: logical names. All other interfaces are those of clients that are inside.
 	OutsideInterfaces []string `protobuf:"bytes,3,rep,name=outside_interfaces,json=outsideInterfaces,proto3" json:"outside_interfaces,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Networks whose packets come by tunnels: pods of all nodes, hosts behind vswitches, ends of tunnels. What
+	// comes from them by an uplink, and is for a pod of this node, is dropped. So is all that comes from inside.
+	Overlay []string `protobuf:"bytes,4,rep,name=overlay,proto3" json:"overlay,omitempty"`
+	// Interfaces that lead to the nodes' network and by which no packet of a pod of this node comes, of
+	// a vswitch that has a network stack of its own: logical names.
+	Uplinks       []string `protobuf:"bytes,5,rep,name=uplinks,proto3" json:"uplinks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceNetwork) Reset() {
@@ -414,6 +420,20 @@ func (x *ServiceNetwork) GetServiceSubnets() []string {
 func (x *ServiceNetwork) GetOutsideInterfaces() []string {
 	if x != nil {
 		return x.OutsideInterfaces
+	}
+	return nil
+}
+
+func (x *ServiceNetwork) GetOverlay() []string {
+	if x != nil {
+		return x.Overlay
+	}
+	return nil
+}
+
+func (x *ServiceNetwork) GetUplinks() []string {
+	if x != nil {
+		return x.Uplinks
 	}
 	return nil
 }
@@ -853,11 +873,13 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04SCTP\x10\x02\"\x80\x01\n" +
+	"\x04SCTP\x10\x02\"\xb4\x01\n" +
 	"\x0eServiceNetwork\x12\x16\n" +
 	"\x06inside\x18\x01 \x03(\tR\x06inside\x12'\n" +
 	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnets\x12-\n" +
-	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfaces\"\xb8\x02\n" +
+	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfaces\x12\x18\n" +
+	"\aoverlay\x18\x04 \x03(\tR\aoverlay\x12\x18\n" +
+	"\auplinks\x18\x05 \x03(\tR\auplinks\"\xb8\x02\n" +
 	"\fHostRedirect\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12?\n" +
 	"\tfrontends\x18\x02 \x03(\v2!.contiv.nat.HostRedirect.FrontendR\tfrontends\x1a\xd0\x01\n" +

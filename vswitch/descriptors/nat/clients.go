@@ -88,7 +88,7 @@ func validateServiceNetwork(n *contiv_nat.ServiceNetwork) error {
 	for _, f := range []struct {
 		field string
 		list  []string
-	}{{"inside", n.GetInside()}, {"service_subnets", n.GetServiceSubnets()}} {
+	}{{"inside", n.GetInside()}, {"service_subnets", n.GetServiceSubnets()}, {"overlay", n.GetOverlay()}} {
 		for _, text := range f.list {
 			if p, err := netip.ParsePrefix(text); err != nil || p.Addr().Is4In6() {
 				return descriptor.Invalid(f.field, "%q is no prefix such as 10.1.1.0/24", text)

@@ -104,7 +104,8 @@ func (v serviceNetworks) List(_ context.Context, expected []*contiv_nat.ServiceN
 	}
 	var list []*contiv_nat.ServiceNetwork
 	switch same := slices.IndexFunc(expected, func(e *contiv_nat.ServiceNetwork) bool {
-		value.OutsideInterfaces = e.GetOutsideInterfaces() // unused here: addresses distinguish clients
+		// Unused here: addresses distinguish clients, and routes the interfaces of pods.
+		value.OutsideInterfaces, value.Overlay, value.Uplinks = e.GetOutsideInterfaces(), e.GetOverlay(), e.GetUplinks()
 		return proto.Equal(vswitch.NormalServiceNetwork(e), vswitch.NormalServiceNetwork(value))
 	}); {
 	case same >= 0:

@@ -35,6 +35,9 @@ type Guards interface {
 	// Silence sets the flows whose packets are dropped before translation, as many as possible, and
 	// returns their number.
 	Silence(ctx context.Context, flows []subsystem.Flow) (int, error)
+	// SetNetwork sets the interfaces by which no packet of a pod comes, the networks of this node's
+	// pods, and those whose packets come by tunnels.
+	SetNetwork(ctx context.Context, uplinks []string, inside, overlay []netip.Prefix) error
 }
 
 const (

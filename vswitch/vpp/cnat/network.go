@@ -35,13 +35,16 @@ func (v ServiceNetworks) create(ctx context.Context, n *contiv_nat.ServiceNetwor
 	if err := v.routes.SetRefused(ctx, wanted); err != nil {
 		return err
 	}
+	if err := v.setGuards(ctx, n); err != nil {
+		return err
+	}
 	return v.coverAll(ctx, append(families, v.families()...)...)
 }
 
 // Delete removes the routes. Outside interfaces then get the features.
 func (v ServiceNetworks) Delete(ctx context.Context, _ *contiv_nat.ServiceNetwork) error {
 	v.setOutside(nil)
-	err := v.routes.SetRefused(ctx, nil)
+	err := errors.Join(v.routes.SetRefused(ctx, nil), v.setGuards(ctx, nil))
 	if on := v.families(); err == nil && len(on) > 0 {
 		err = v.coverAll(ctx, on...)
 	}
@@ -55,7 +58,10 @@ func (v ServiceNetworks) Delete(ctx context.Context, _ *contiv_nat.ServiceNetwor
 func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.ServiceNetwork) ([]*contiv_nat.ServiceNetwork, error) {
 	refused, err := v.routes.Refused(ctx)
 	if errors.Is(err, kvscheduler.ErrUnsupported) || err == nil && len(refused) == 0 {
-		return nil, nil
+		if len(expected) > 0 {
+			return nil, nil
+		}
+		return nil, v.setGuards(ctx, nil)
 	}
 	if err != nil {
 		return nil, err
@@ -68,6 +74,9 @@ func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.Servic
 			return nil, err
 		}
 		if covered && slices.Equal(wanted, refused) {
+			if err := v.setGuards(ctx, e); err != nil {
+				return nil, err
+			}
 			for _, f := range families {
 				v.setOn(f, true)
 			}
@@ -81,6 +90,21 @@ func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.Servic
 		}
 	}
 	return []*contiv_nat.ServiceNetwork{found}, nil
+}
+
+// setGuards has uplinks drop the packets of pods. It repairs what differs.
+func (v ServiceNetworks) setGuards(ctx context.Context, n *contiv_nat.ServiceNetwork) error {
+	n = vswitch.NormalServiceNetwork(n)
+	return v.guards.SetNetwork(ctx, n.GetUplinks(), prefixes(n.GetInside()), prefixes(n.GetOverlay()))
+}
+
+func prefixes(texts []string) (list []netip.Prefix) {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 func (v ServiceNetworks) setOutside(n *contiv_nat.ServiceNetwork) {

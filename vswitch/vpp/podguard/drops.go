@@ -46,7 +46,7 @@ type counted struct {
 	tables []uint32
 }
 
-// counting returns the tables of a port that count drops, including its ranges and quotes.
+// counting returns the tables of a port that count drops, including its ranges.
 func (p *port) counting() (ids []uint32) {
 	if p == nil {
 		return nil
@@ -56,7 +56,7 @@ func (p *port) counting() (ids []uint32) {
 			ids = append(ids, p.ids[n])
 		}
 	}
-	return slices.Concat(ids, p.ranges.counting(), p.quotes.counting())
+	return append(ids, p.ranges.counting()...)
 }
 
 // counts reads all counters. It does not block changes of guards meanwhile, because many tables may
@@ -99,6 +99,9 @@ func (g *Guards) known(ctx context.Context) ([]counted, error) {
 	if g.open != nil {
 		interfaces[g.ranges.iface] = true
 	}
+	for _, p := range g.policed {
+		interfaces[p.iface] = true
+	}
 	for iface := range interfaces {
 		c, err := g.knownOf(ctx, iface)
 		if err != nil {
@@ -113,7 +116,7 @@ func (g *Guards) knownOf(ctx context.Context, iface string) (counted, error) {
 	c := counted{iface: iface, before: maps.Clone(g.counted[iface])}
 	i, ok, err := g.ifs.Known(ctx, iface)
 	if ok {
-		c.tables = g.portAt(i).counting()
+		c.tables = slices.Concat(g.portAt(i).counting(), g.policed[i].counted())
 	}
 	return c, err
 }

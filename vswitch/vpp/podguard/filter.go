@@ -73,8 +73,8 @@ type table struct {
 	spans   []span
 	entries []entry
 	room    int // reserve for entries added later
-	// continues is set if packets pass that match no entry of the chain.
-	continues bool
+	// policed tables lead to policers, see policed.go.
+	policed bool
 }
 
 // entry matches frames that have the values at the spans of the table.
@@ -98,14 +98,16 @@ const (
 	restricted
 	dropICMP
 	dropSegments
-	quoted   // an ICMP error about a packet to the sender, see quotes.go
-	unquoted // another ICMP error
+	dropUplink
+	dropVXLANInterface
+	dropVXLANTranslated
 )
 
 var reasons = map[verdict]vswitch.DropReason{
 	dropMAC: vswitch.DropMAC, dropIPv4: vswitch.DropIPv4, dropIPv6: vswitch.DropIPv6,
 	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN, restricted: vswitch.DropRanges,
-	dropICMP: vswitch.DropICMP, unquoted: vswitch.DropICMP, dropSegments: vswitch.DropSegments,
+	dropICMP: vswitch.DropICMP, dropSegments: vswitch.DropSegments, dropUplink: vswitch.DropUplink,
+	dropVXLANInterface: vswitch.DropVXLANInterface, dropVXLANTranslated: vswitch.DropVXLANTranslated,
 }
 
 func (t *table) end() int {

@@ -186,8 +186,8 @@ func TestFilterOfErrors(t *testing.T) {
 			t.Fatal("no entry matches")
 		}
 		if v == pass {
-			if second, ok := verdictOf(quotes, frame); ok && second == unquoted {
-				return unquoted
+			if second, ok := verdictOf(quotes, frame); ok && second == dropICMP {
+				return dropICMP
 			}
 		}
 		return v
@@ -208,7 +208,7 @@ func TestFilterOfErrors(t *testing.T) {
 		}
 		if ipv6 {
 			me, near, far = addr("fd10:1::2"), addr("fd10:1::3"), addr("fd10:2::2")
-			dropped = unquoted
+			dropped = dropICMP
 			kinds = []kind{
 				{"packet too big", 2, 0, 1300, true}, {"packet too big, least", 2, 0, 1280, true}, {"packet too big, 1279", 2, 0, 1279, false},
 				{"packet too big, 0", 2, 0, 0, false}, {"packet too big, more", 2, 0, 70000, true}, {"port unreachable", 1, 4, 0, true},

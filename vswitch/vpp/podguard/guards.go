@@ -42,8 +42,13 @@ type Guards struct {
 	strays  []ownership.Index
 	long    map[string]string
 	arpNext uint32
-	// policers are nil until they are known.
-	policers policers
+	// policers are VPP's indexes of the policers that pass packets, and that drop them; nil: not known.
+	policers map[bool]uint32
+	// policed has the policed tables of interfaces, and unpoliced those that a former agent has left.
+	policed   map[ownership.Index]*policedPort
+	unpoliced map[ownership.Index][]*found
+	// network is nil until it is set: then the tables of a former agent are left as they are.
+	network *network
 	// counted holds the counters of deleted tables, by interface.
 	counted map[string]map[vswitch.DropReason]uint64
 }
@@ -58,7 +63,7 @@ var _ vswitch.SourceGuards = (*Guards)(nil)
 
 // New returns the guards of a VPP.
 func New(vpp *session.Session, ifs *ownership.Registry, errors Errors, log *slog.Logger) *Guards {
-	g := &Guards{Base: subsystem.Base{Uses: []*session.Module{module, recordModule, tunnelModule, session.CliModule}}, vpp: vpp, ifs: ifs, errors: errors, log: log}
+	g := &Guards{Base: subsystem.Base{Uses: []*session.Module{module, recordModule, tunnelModule, addressModule, session.CliModule}}, vpp: vpp, ifs: ifs, errors: errors, log: log}
 	g.long, g.counted = map[string]string{}, map[string]map[vswitch.DropReason]uint64{}
 	return g
 }
@@ -72,7 +77,7 @@ func (g *Guards) Opened(context.Context, *session.Link) error {
 }
 
 func (g *Guards) forget() {
-	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext, g.policers = false, nil, nil, nil, nil, nil, nil, 0, nil
+	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext, g.policers, g.policed, g.unpoliced = false, nil, nil, nil, nil, nil, nil, 0, nil, nil, nil
 }
 
 func (g *Guards) learn(ctx context.Context) error {
@@ -103,6 +108,15 @@ func (g *Guards) read(ctx context.Context) error {
 		return err
 	}
 	g.records, g.ranges, g.ports, g.stale = records, ranges, map[ownership.Index]*port{}, map[ownership.Index][]uint32{}
+	g.policed, g.unpoliced = map[ownership.Index]*policedPort{}, map[ownership.Index][]*found{}
+	for i, all := range tables {
+		for _, f := range all {
+			if f.isPoliced() {
+				g.unpoliced[i] = append(g.unpoliced[i], f)
+			}
+		}
+		tables[i] = slices.DeleteFunc(all, (*found).isPoliced)
+	}
 	for iface, r := range records {
 		i, ok, err := g.ifs.Known(ctx, iface)
 		if err != nil {
@@ -111,9 +125,12 @@ func (g *Guards) read(ctx context.Context) error {
 		if now := roles[i]; !ok || r.mac == nil || !now.guarded && !now.bridged {
 			continue
 		}
-		if p := g.recognise(i, r.all(), filter(r.mac, r.all(), e), roles[i].bridged, tables[i]); p != nil {
+		if p := g.recognise(i, filter(r.mac, r.all(), e), roles[i].bridged, tables[i]); p != nil {
 			g.ports[i] = p
 			delete(tables, i)
+			if err := g.police(ctx, i, policedPort{iface: iface, bridged: true}, quoteTables(r.all())); err != nil {
+				return err
+			}
 		}
 	}
 	if g.open, err = g.recogniseOpen(ctx, roles, tables); err != nil {
@@ -188,9 +205,14 @@ func (g *Guards) InterfaceCreated(ctx context.Context, i ownership.Index) error 
 	}
 	r := g.records[iface]
 	if r == nil && g.ranges != nil && g.ranges.iface == iface {
-		return session.Wrap("restricting sources", g.restrictOpen(ctx))
+		if err := g.restrictOpen(ctx); err != nil {
+			return fmt.Errorf("restricting sources: %w", err)
+		}
 	}
-	if r == nil || r.mac == nil {
+	if r == nil {
+		return session.Wrap("keeping packets of others from tunnels and pods", g.policeOne(ctx, i))
+	}
+	if r.mac == nil {
 		return nil
 	}
 	if err := g.attachAs(ctx, i, iface, r); err != nil {
@@ -228,6 +250,9 @@ func (g *Guards) InterfaceLeaving(ctx context.Context, i ownership.Index) error 
 	if err := g.learn(ctx); err != nil {
 		return err
 	}
+	if err := g.unpolice(ctx, i, g.ifs.Seen(i)); err != nil {
+		return err
+	}
 	return g.detach(ctx, i, g.ifs.Seen(i))
 }
 
@@ -246,14 +271,14 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 	if err != nil {
 		return err
 	}
+	if err := g.police(ctx, i, policedPort{iface: iface, bridged: true}, quoteTables(r.all())); err != nil {
+		return err
+	}
 	p, err := g.build(ctx, i, filter(r.mac, r.all(), e), bridged)
 	if err != nil {
 		return err
 	}
-	if p.quotes, err = g.build(ctx, i, quoteTables(r.all()), false); err == nil {
-		p.ranges, err = g.buildRanges(ctx, i, p, g.rangesOf(r))
-	}
-	if err != nil {
+	if p.ranges, err = g.buildRanges(ctx, i, p, g.rangesOf(r)); err != nil {
 		g.learned = false
 		return err
 	}
@@ -289,7 +314,7 @@ func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p
 	if p != nil {
 		g.keepCounts(ctx, iface, p.counting())
 		ids = append(ids, p.ids...)
-		for _, before := range []*port{p.ranges, p.silence, p.quotes} {
+		for _, before := range []*port{p.ranges, p.silence} {
 			if before != nil {
 				ids = append(ids, before.ids...)
 			}
@@ -317,10 +342,12 @@ func (g *Guards) delete(ctx context.Context, iface string) error {
 	if err := g.learn(ctx); err != nil {
 		return err
 	}
-	if i, exists, err := g.ifs.Known(ctx, iface); err != nil {
+	i, exists, err := g.ifs.Known(ctx, iface)
+	if err != nil {
 		return err
-	} else if exists {
-		if err := g.detach(ctx, i, iface); err != nil {
+	}
+	if exists {
+		if err := errors.Join(g.unpolice(ctx, i, iface), g.detach(ctx, i, iface)); err != nil {
 			return err
 		}
 	}
@@ -332,7 +359,10 @@ func (g *Guards) delete(ctx context.Context, iface string) error {
 	delete(g.records, iface)
 	delete(g.counted, iface)
 	delete(g.long, recordTagOf(iface))
-	return nil
+	if !exists {
+		return nil
+	}
+	return g.policeOne(ctx, i)
 }
 
 // List returns the guards. A guard that its existing interface does not enforce exactly lacks its
@@ -350,6 +380,9 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 		return nil, fmt.Errorf("listing source guards: %w", err)
 	}
 	e, err := g.ends(ctx)
+	if err == nil {
+		err = g.policeNodes(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing source guards: %w", err)
 	}
@@ -380,6 +413,9 @@ func (g *Guards) EndsChanged(ctx context.Context) error {
 	defer g.mu.Unlock()
 	if err := g.learn(ctx); err != nil {
 		return err
+	}
+	if err := g.policeNodes(ctx); err != nil {
+		return fmt.Errorf("keeping packets of others from tunnels: %w", err)
 	}
 	if len(g.ports) == 0 {
 		return nil

@@ -146,21 +146,19 @@ func flowIn(c chain, match []byte) subsystem.Flow {
 	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:]), TCP: match[of.at] == protocolTCP}
 }
 
-// split separates the tables of a guard from those before and behind them.
-func split(tables []*found) (others, ranges, quiet, quotes []*found) {
+// split separates the tables of a guard from the tables before them.
+func split(tables []*found) (others, ranges, quiet []*found) {
 	for _, f := range tables {
 		switch {
 		case f.has(silenced):
 			quiet = append(quiet, f)
 		case f.has(restricted):
 			ranges = append(ranges, f)
-		case f.has(quoted) || f.has(unquoted):
-			quotes = append(quotes, f)
 		default:
 			others = append(others, f)
 		}
 	}
-	return others, ranges, quiet, quotes
+	return others, ranges, quiet
 }
 
 func (f *found) has(v verdict) bool {

@@ -69,7 +69,6 @@ type port struct {
 	bridged bool
 	ranges  *port // tables before filter; nil: none
 	silence *port // tables before these
-	quotes  *port // tables for what the filter passes; nil: none
 }
 
 type role struct {
@@ -115,20 +114,20 @@ func (p *port) next(i int) uint32 {
 }
 
 // nextOf returns the next node for an entry's verdict. Frames of bridged interfaces stay on layer 2.
-func (g *Guards) nextOf(c chain, v verdict, bridged bool) (next uint32, advance int32) {
+func (g *Guards) nextOf(t *table, v verdict, bridged bool) (next uint32, advance int32) {
 	switch {
-	case v == quoted || v == unquoted:
-		return g.policers[v], 0
+	case t.policed:
+		return g.policers[v == pass], 0
 	case v != pass:
 		return nextDrop, 0
 	case bridged:
 		return nextFeature, 0
 	}
-	return map[chain]uint32{chainIP4: nextIP4, chainIP6: nextIP6, chainOther: g.arpNext}[c], ethernetHeader
+	return map[chain]uint32{chainIP4: nextIP4, chainIP6: nextIP6, chainOther: g.arpNext}[t.chain], ethernetHeader
 }
 
 func (g *Guards) request(i ownership.Index, p *port, n int, e entry, add bool) *classify.ClassifyAddDelSession {
-	next, advance := g.nextOf(p.filter[n].chain, e.verdict, p.bridged)
+	next, advance := g.nextOf(p.filter[n], e.verdict, p.bridged)
 	return &classify.ClassifyAddDelSession{
 		IsAdd: add, TableIndex: p.ids[n], HitNextIndex: next, OpaqueIndex: mark(i, e.verdict), Advance: advance, Match: e.match,
 	}
@@ -192,7 +191,7 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 
 // missNext returns the next node of packets that match no entry.
 func (t *table) missNext() uint32 {
-	if t.continues {
+	if t.policed {
 		return none
 	}
 	return nextDrop
@@ -234,7 +233,6 @@ func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
 		return err
 	}
 	b := session.NewBatch(l)
-	g.bindQuotes(ctx, b, i, p, g.quoteHeads(i))
 	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
 	if !p.bridged { // Without learning, flooding and forwarding.
 		b.Add(ctx, "making the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: guardedBridge},
@@ -255,7 +253,6 @@ func (g *Guards) unbind(ctx context.Context, i ownership.Index) error {
 		return err
 	}
 	b := session.NewBatch(l)
-	g.unbindQuotes(ctx, b, i, g.quoteHeads(i))
 	if roles[i].guarded {
 		b.Add(ctx, "leaving the bridge domain of guarded interfaces", &l2.SwInterfaceSetL2Bridge{RxSwIfIndex: i, BdID: guardedBridge},
 			&l2.SwInterfaceSetL2BridgeReply{}, api.INVALID_SW_IF_INDEX)
@@ -336,15 +333,12 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 
 // recognise returns an interface's tables as a port if they are exactly the wanted ones, except for
 // the peers, which are returned as in VPP; nil: they differ.
-func (g *Guards) recognise(i ownership.Index, own []netip.Addr, wanted []*table, bridged bool, tables []*found) *port {
-	tables, ranges, quiet, quotes := split(tables)
+func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
+	tables, ranges, quiet := split(tables)
 	if len(tables) != len(wanted) {
 		return nil
 	}
 	p := &port{filter: slices.Clone(wanted), bridged: bridged}
-	if p.quotes = g.recogniseQuotes(i, quoteTables(own), quotes); p.quotes == nil {
-		return nil
-	}
 	for at, t := range wanted {
 		n := slices.IndexFunc(tables, func(f *found) bool { return g.same(i, t, bridged, f) && !slices.Contains(p.ids, f.id) })
 		if n < 0 && (at == peerTable || at == segmentTable) {
@@ -401,7 +395,7 @@ func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool 
 	}
 	for _, e := range t.entries {
 		have, ok := f.entries[string(e.match[t.skip()*vector:])]
-		next, advance := g.nextOf(t.chain, e.verdict, bridged)
+		next, advance := g.nextOf(t, e.verdict, bridged)
 		if !ok || have.HitNextIndex != next || have.Advance != advance || have.OpaqueIndex != mark(i, e.verdict) {
 			return false
 		}
