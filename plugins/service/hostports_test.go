@@ -311,7 +311,7 @@ func TestHostPortsOnVPP(t *testing.T) {
 	}
 	got := plugintest.Render(resync(t, s, state()))
 	for _, want := range []string{
-		`{"inside":["10.1.1.0/24","fd10:0:0:1::/64"],"outside_interfaces":["eth0","vxlanBVI"]}`,
+		`{"inside":["10.1.1.0/24","fd10:0:0:1::/64"],"outside_interfaces":["eth0","vxlanBVI"],"overlay":["10.1.0.0/16","172.30.0.0/16","192.168.30.0/24","fd10::/48","fd17::/48","fd30::/112"],"uplinks":["eth0"]}`,
 		`{"external_ip":"192.168.16.1","external_port":8080,"local_ips":[{"local_ip":"10.1.1.7","local_port":80}],"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 	} {
 		if !strings.Contains(got, want) {

@@ -166,6 +166,7 @@ func TestServicesOnVPP(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"outside_interfaces":["eth0","vxlanBVI"]`,
+		`"uplinks":["eth0"]`,
 		mapping("10.96.0.10", 80, `{"local_ip":"10.1.1.2","local_port":8080,"probability":1},{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}`),
 		mapping("192.168.16.1", 30080, `{"local_ip":"10.1.1.2","local_port":8080}`), // endpoints of external clients
 		"config/vpp/v2/route/vrf/4/dst/10.1.1.254/32\n" + `    {"dst_network":"10.1.1.254/32","type":"INTER_VRF","vrf_id":4}`,
