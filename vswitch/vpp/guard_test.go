@@ -25,6 +25,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"github.com/vishvananda/netns"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/classify"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vxlan"
 )
@@ -340,4 +341,27 @@ func inHost[T any](b testing.TB, h *vswitchtest.Host, fn func() (T, error)) (res
 	}()
 	must(b, <-done)
 	return result
+}
+
+// An agent that has just started does not know the names of interfaces that are too long for a tag. It
+// must not take guarded interfaces for others.
+func TestGuardsOfLongNamesStayWhileTheNetworkIsSet(t *testing.T) {
+	server := vpptest.New(t)
+	s := &site{VPP: server, server: server}
+	v := open(t, s)
+	long := "pod-" + strings.Repeat("x", 51)
+	server.AddDevice("pod0")
+	create(t, v, afPacket(long, "pod0"))
+	must(t, v.SourceGuards().Create(t.Context(), guardOf(long, "10.1.0.2")))
+	must(t, v.Close())
+	v = open(t, s)
+	server.Inject(func(_ int, req api.Message) vpptest.Fault {
+		if r, is := req.(*classify.PolicerClassifySetInterface); is && !r.IsAdd {
+			t.Errorf("the tables of the guarded interface are unbound")
+		}
+		return vpptest.NoFault
+	})
+	defer server.Inject(nil)
+	must(t, v.guards.SetNetwork(t.Context(), nil, nil, nil))
+	wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{guardOf(long, "10.1.0.2")}, guardOf(long, "10.1.0.2"))
 }

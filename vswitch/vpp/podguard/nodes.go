@@ -216,7 +216,7 @@ func (g *Guards) policeOne(ctx context.Context, i ownership.Index) error {
 
 func (g *Guards) policeNode(ctx context.Context, d *interfaces_api.SwInterfaceDetails, e tunnelEnds) error {
 	iface := ownership.LogicalName(d)
-	if iface == "" || !isDevice(d) || g.records[iface] != nil {
+	if iface == "" || !isDevice(d) || g.hasRecord(iface) {
 		return nil
 	}
 	n := g.network
@@ -228,6 +228,12 @@ func (g *Guards) policeNode(ctx context.Context, d *interfaces_api.SwInterfaceDe
 	}
 	underlay := len(e.underlay) == 0 || e.underlay[d.SwIfIndex]
 	return g.police(ctx, d.SwIfIndex, policedPort{iface: iface}, nodeTables(e, underlay, n.uplinks[iface], n))
+}
+
+// hasRecord reports whether an interface has a guard. Records of long names have the tag until the
+// name is known.
+func (g *Guards) hasRecord(iface string) bool {
+	return g.records[iface] != nil || g.records[recordTagOf(iface)] != nil
 }
 
 // isDevice reports whether frames of an interface begin with an Ethernet header without VLAN tags.
@@ -278,7 +284,7 @@ func (g *Guards) tunnelEnds(ctx context.Context, all []*interfaces_api.SwInterfa
 		}
 	}
 	for _, d := range all {
-		if !isDevice(d) || ownership.LogicalName(d) == "" || g.records[ownership.LogicalName(d)] != nil {
+		if !isDevice(d) || ownership.LogicalName(d) == "" || g.hasRecord(ownership.LogicalName(d)) {
 			continue
 		}
 		for _, v6 := range []bool{false, true} {
