@@ -22,7 +22,7 @@ import (
 // each packet is evaluated against the rules before or after.
 //
 // VPP does not know the opener of a connection, and its MAC-IP lists also apply to ARP senders; see
-// docs/vpp.md.
+// docs/design/vpp.md.
 type ACLs interface {
 	// Create creates the unbound list, or replaces the rules of an existing one.
 	Create(ctx context.Context, acl *vpp_acl.ACL) error

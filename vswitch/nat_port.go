@@ -123,7 +123,7 @@ type DNAT interface {
 	// removed addresses continue, too, unless reset_removed is set (VPP: for connections with a
 	// socket on the node). Other connections to removed addresses end, and so do connections opened
 	// before the mapping existed: the next packet of the client uses the new mappings. (VPP: TCP
-	// ends, too; docs/vpp.md lists all differences.)
+	// ends, too; docs/design/vpp.md lists all differences.)
 	SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error
 	// RemoveDNAT removes the mappings of values, by label.
 	RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error

@@ -417,7 +417,7 @@ func notCanceled(err error) error {
 	return err
 }
 
-// capabilities returns the vswitch's features for the plugins. docs/vpp.md describes the effect of
+// capabilities returns the vswitch's features for the plugins. docs/design/vpp.md describes the effect of
 // each.
 func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities, policy.Capabilities) {
 	c := vs.Capabilities()

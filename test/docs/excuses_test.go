@@ -24,17 +24,17 @@ var excused = []struct{ page, command, why string }{
 	{"", "contiv-cni", "changes this machine: cmd/contiv-cni"},
 	{"docs/reference/commands.md", "", "help texts: TestCommandsPage"},
 	{"docs/operator/install.md", "chown", "is for the node of etcd: test/e2e"},
-	{"docs/security.md", "contivctl", "needs a cluster that signs certificates: test/e2e"},
-	{"docs/security.md", "etcdctl", "needs a cluster that signs certificates: test/e2e"},
+	{"docs/operator/security.md", "contivctl", "needs a cluster that signs certificates: test/e2e"},
+	{"docs/operator/security.md", "etcdctl", "needs a cluster that signs certificates: test/e2e"},
 	{"docs/operator/stn.md", "", "needs systemd, or VPP: make test-vpp, test/e2e"},
 	{"docs/design/e2e.md", "", "test/e2e"},
 	{"docs/user/lab.md", "export KUBECONFIG", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/user/lab.md", "bin/contiv-lab exec node1 -- ping", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/user/lab.md", "bin/contiv-lab down  ", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/user/lab.md", "bin/contiv-lab ctl pods  ", "is for the cluster of --kubernetes: test/e2e"},
-	{"docs/vpp.md", "", "needs VPP: make test-vpp"},
-	{"docs/policies.md", "contivctl denials -f", "goes on until it is interrupted: ctl"},
-	{"docs/policies.md", "contivctl vppc", "needs VPP: make test-vpp"},
+	{"docs/user/policies.md", "contivctl denials -f", "goes on until it is interrupted: ctl"},
+	{"docs/design/policies.md", "contivctl vppc", "needs VPP: make test-vpp"},
+	{"docs/operator/vpp.md", "", "needs VPP: make test-vpp"},
 }
 
 // excuse returns why a command of a page is not run, "" if it is.

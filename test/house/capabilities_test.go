@@ -18,7 +18,7 @@ import (
 // A place is code above the KVScheduler that depends on the kind of vswitch.
 type place struct{ what, file string }
 
-// Above the KVScheduler, code depends on the vswitch only in the places that docs/vpp.md lists with
+// Above the KVScheduler, code depends on the vswitch only in the places that docs/design/vpp.md lists with
 // reasons. New places must be listed.
 func TestPlacesThatDependOnTheVSwitch(t *testing.T) {
 	found, listed := placesInCode(t), placesInDocs(t)
@@ -27,12 +27,12 @@ func TestPlacesThatDependOnTheVSwitch(t *testing.T) {
 	}
 	for _, p := range sortedPlaces(found) {
 		if !listed[p] {
-			t.Errorf("%s asks for %s: describe the effect and the reason in docs/vpp.md, \"What depends on the vswitch\"", p.file, p.what)
+			t.Errorf("%s asks for %s: describe the effect and the reason in docs/design/vpp.md, \"What depends on the vswitch\"", p.file, p.what)
 		}
 	}
 	for _, p := range sortedPlaces(listed) {
 		if !found[p] {
-			t.Errorf("docs/vpp.md says that %s asks for %s, but it does not", p.file, p.what)
+			t.Errorf("docs/design/vpp.md says that %s asks for %s, but it does not", p.file, p.what)
 		}
 	}
 }
@@ -49,7 +49,7 @@ var (
 // placesInDocs reads the section's tables: the capability, and the file.
 func placesInDocs(t *testing.T) map[place]bool {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "vpp.md"))
+	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "design", "vpp.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

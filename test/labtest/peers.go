@@ -63,7 +63,7 @@ var askedFrom atomic.Uint32
 
 // AskPeer returns the client's own address and the address that a server of TellPeers sees. It rotates
 // source ports, because VPP cannot return the answers of a connection if its client has another one
-// from the same port to the same endpoint at another address of a service, see docs/vpp.md.
+// from the same port to the same endpoint at another address of a service, see docs/user/vpp-limits.md.
 func AskPeer(netns, network string, to netip.AddrPort) (own, seen netip.Addr, err error) {
 	var c net.Conn
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {

@@ -300,24 +300,22 @@ func sameDefault(documented string, is any) bool {
 	return documented == have || errA == nil && errB == nil && a == b
 }
 
-// documentedOptions reads the tables of options: | `key`, `key` | default | meaning |
+// documentedOptions reads the tables of docs/reference/options.md: | `key`, `key` | default | meaning |
 func documentedOptions(t *testing.T) map[string]string {
 	t.Helper()
 	about := map[string]string{}
 	row := regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.0-9-]+`(?:, )?)+) \\|(?:.*?\\|)? (.+?) \\|$")
 	key := regexp.MustCompile("`([^`]+)`")
 	link := regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`)
-	for _, page := range []string{"reference/options", "services", "vpp"} {
-		data, err := os.ReadFile(filepath.Join(Dir(), "../docs", page+".md"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, cells := range row.FindAllStringSubmatch(string(data), -1) {
-			for _, name := range key.FindAllStringSubmatch(cells[1], -1) {
-				short := name[1][strings.LastIndex(name[1], ".")+1:]
-				if about[short] == "" {
-					about[short] = strings.ReplaceAll(link.ReplaceAllString(cells[2], "$1"), "`", "")
-				}
+	data, err := os.ReadFile(filepath.Join(Dir(), "../docs/reference/options.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cells := range row.FindAllStringSubmatch(string(data), -1) {
+		for _, name := range key.FindAllStringSubmatch(cells[1], -1) {
+			short := name[1][strings.LastIndex(name[1], ".")+1:]
+			if about[short] == "" {
+				about[short] = strings.ReplaceAll(link.ReplaceAllString(cells[2], "$1"), "`", "")
 			}
 		}
 	}

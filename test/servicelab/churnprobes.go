@@ -159,7 +159,7 @@ func (c *churn) expected(p probe) (o outcome) {
 		closed = "" // VPP does not answer on its own closed ports
 	}
 	if process && (ipv6 && p.kind != "cluster IP" || onVPP && len(c.all[p.number].GetLoadbalancerSourceRanges()) > 0) {
-		return outcome{skip: true} // docs/services.md, "On VPP": the host's only IPv6 address is the one towards VPP
+		return outcome{skip: true} // docs/design/services.md: the host's only IPv6 address is the one towards VPP
 	}
 	if p.kind == "host port" {
 		if p.host == nil || len(p.host.GetContainer()[0].GetPort()) < 3 {

@@ -128,8 +128,7 @@ func (s *serviceLab) require(t *testing.T, c endpointCase, number int, from clie
 	}
 }
 
-// unserved reports whether VPP does not serve the client at a node port: docs/services.md, "On
-// VPP".
+// unserved reports whether VPP does not serve the client at a node port: docs/user/vpp-limits.md.
 func unserved(c endpointCase, from client, network string, ipv6 bool) bool {
 	noEndpoint := c.outside == refused || c.outside == ignored
 	return noEndpoint && network == "udp" || // follows the routes

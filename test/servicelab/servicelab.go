@@ -208,7 +208,7 @@ func (s *serviceLab) nodeIP(ipv6 bool) netip.Addr {
 }
 
 // ask is labtest.AskName. On VPP it retries from other client ports if the first one was used for
-// another address of the endpoint: docs/services.md, "On VPP".
+// another address of the endpoint: docs/user/vpp-limits.md.
 func (s *serviceLab) ask(netns, network string, to netip.AddrPort) (h labtest.Told, err error) {
 	for range 3 {
 		if h, err = labtest.AskName(netns, network, to); !s.vpp || !timedOut(err) {

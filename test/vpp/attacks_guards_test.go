@@ -137,7 +137,7 @@ func (l *attackLab) testVXLANOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1, node2, host := labtest.NodeAddresses(t, l.Lab, "node1")[0], st.Nodes[1].Address.Addr(), st.Nodes[0].Netns
-	vpp := frames.MAC{0x34, 0x3c, 0, 0, 0, 1} // VPP's end of the interconnect, see docs/vpp.md
+	vpp := frames.MAC{0x34, 0x3c, 0, 0, 0, 1} // VPP's end of the interconnect, see docs/design/vpp.md
 	wire, mac := wireIn(t, host, "vpp1"), deviceMAC(t, host, "vpp1")
 	foreign, unknown, translated := l.nodeDrops(t, vswitch.DropVXLANInterface), l.nodeDrops(t, vswitch.DropVXLAN), l.nodeDrops(t, vswitch.DropVXLANTranslated)
 	var sent []string

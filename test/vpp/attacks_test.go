@@ -98,7 +98,7 @@ func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint
 }
 
 // awaitCounting waits until VPP counts drops of evil. VPP's classifier does not count in the first
-// second after VPP's start (docs/vpp.md).
+// second after VPP's start (docs/user/vpp-limits.md).
 func (l *attackLab) awaitCounting(t *testing.T) {
 	t.Helper()
 	stranger := netip.MustParseAddr("10.1.1.99")

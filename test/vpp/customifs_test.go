@@ -8,7 +8,7 @@ import (
 
 // Custom interfaces of pods on VPP. Replies of an egress-isolated pod from them leave through eth0,
 // where VPP does not know the connection: docs/user/custom-interfaces.md. A pod cannot reach itself
-// through a service at a custom interface: docs/services.md.
+// through a service at a custom interface: docs/user/vpp-limits.md.
 func TestCustomInterfaces(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp")
 	t.Run("life", func(t *testing.T) { labtest.RequireCustomInterfaces(t, l, false) })

@@ -100,7 +100,7 @@ func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 
 // manyPods returns the number of pods on a node: the maximum with TAPs. With AF_PACKET, the pods,
 // the NIC and the host must be fewer than 16, because otherwise a thread of VPP 25.10 polls forever
-// (docs/vpp.md). CONTIV_VPP_PODS overrides the number for other versions.
+// (docs/design/vpp.md). CONTIV_VPP_PODS overrides the number for other versions.
 func manyPods(t *testing.T) int {
 	t.Helper()
 	if text := os.Getenv("CONTIV_VPP_PODS"); text != "" {

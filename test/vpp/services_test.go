@@ -329,7 +329,7 @@ func upServices(t *testing.T, config, services string, vswitches ...string) *lab
 	if out, err := exec.Command("ip", "-n", st.Underlay(), "address", "add", "fd16::fe/112", "dev", "nodes", "nodad").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	labtest.AwaitAddresses(t, l) // VPP cannot resolve a client whose first packet has another source: docs/services.md
+	labtest.AwaitAddresses(t, l) // VPP cannot resolve a client whose first packet has another source: docs/design/services.md
 	return l
 }
 

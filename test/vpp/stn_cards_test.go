@@ -191,14 +191,14 @@ func (m *managedNIC) asksFrom(from managedClient, version int) error {
 	process, otherNode := from.netns == m.node.Netns, from.netns == m.clients[4].netns
 	ask := func(to served, what string, at netip.AddrPort, want netip.Addr) {
 		for _, network := range []string{"tcp", "udp"} {
-			if network == "udp" && to.name == "on-host" { // the server would have to reply from its requested address: docs/services.md
+			if network == "udp" && to.name == "on-host" { // the server would have to reply from its requested address: docs/user/vpp-limits.md
 				continue
 			}
 			client, seen, err := labtest.AskPeer(from.netns, network, at)
 			switch what = fmt.Sprintf("%s, %s to %s %s (%s)", from.who, network, to.name, what, at); {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("%s: %w", what, err))
-			case otherNode && at.Addr() != own: // docs/services.md describes this path
+			case otherNode && at.Addr() != own: // docs/design/services.md describes this path
 			case want.IsValid() && seen != want, !want.IsValid() && seen != client:
 				errs = append(errs, fmt.Errorf("%s: the endpoint sees %v, want %v, of the client's own %v", what, seen, want, client))
 			}

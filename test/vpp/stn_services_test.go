@@ -172,7 +172,7 @@ func (s *singleNIC) refuses(none served) {
 			} {
 				for _, network := range []string{"tcp", "udp"} {
 					if network == "udp" && to == none.external(ipv6)[0] {
-						continue // follows the routes: docs/services.md
+						continue // follows the routes: docs/design/services.md
 					}
 					if err := refusedAtOnce(netns, network, to); err != nil {
 						s.t.Errorf("%s, %s to %s (%v): %v, want it refused at once", who, network, what, to, err)

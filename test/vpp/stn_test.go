@@ -440,7 +440,7 @@ ipamConfig:
 		for who, netns := range map[string]string{"outside": s.outside.Netns, "a pod": a6.Netns} {
 			for _, network := range []string{"tcp", "udp"} {
 				if network == "udp" && netns == s.outside.Netns && e.Address.Is4() {
-					continue // NAT drops the host's ICMP message: docs/services.md
+					continue // NAT drops the host's ICMP message: docs/design/services.md
 				}
 				began := time.Now()
 				_, _, err := labtest.AskPeer(netns, network, none.nodePort(e.Address))

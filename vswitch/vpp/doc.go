@@ -17,7 +17,7 @@
 // Values that VPP does not support, because a plugin is not loaded or its messages are of another
 // release, are UNIMPLEMENTED with that reason. While the connection is down, calls return a
 // retriable error. After a reconnection, Watch reports that everything may have changed. See
-// docs/vpp.md.
+// docs/design/vpp.md.
 //
 // New code that uses a plugin's messages belongs in that plugin's package. If it needs another
 // subsystem, it declares a narrow interface, which Open passes in. Code that several subsystems

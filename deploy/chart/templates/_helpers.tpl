@@ -53,7 +53,7 @@ contiv.conf: |
 # Configuration of the agent's event loop: docs/reference/options.md.
 controller.conf: |
   {{- toYaml .Values.controller | nindent 2 }}
-# Who translates Kubernetes services: docs/services.md.
+# Who translates Kubernetes services: docs/user/services.md.
 service.conf: |
   {{- toYaml .Values.service | nindent 2 }}
 {{- end }}

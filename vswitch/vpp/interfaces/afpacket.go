@@ -231,7 +231,7 @@ func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index
 }
 
 // completeChecksums: VPP leaves checksums to a network card. Veths leave them to the other end,
-// which may be another VPP: see "Veths as wires" in docs/vpp.md.
+// which may be another VPP: see docs/design/vpp.md, "Interfaces".
 func completeChecksums(h *hostdev.Namespace, dev netlink.Link) error {
 	if _, veth := dev.(*netlink.Veth); veth {
 		return h.CompleteChecksums(dev.Attrs().Name)
