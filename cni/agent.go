@@ -28,7 +28,7 @@ func callAgent(ctx context.Context, server, method string, request, reply any) e
 	}
 	if len(data) > maxRequest {
 		return types.NewError(types.ErrInvalidNetworkConfig, "the network configuration is too large",
-			fmt.Sprintf("the request to the agent has %d bytes, at most %d are possible", len(data), maxRequest))
+			fmt.Sprintf("the request to the agent has %d bytes: at most %d are allowed", len(data), maxRequest))
 	}
 	conn, err := dialAgent(ctx, server)
 	if err != nil {
@@ -45,12 +45,12 @@ func callAgent(ctx context.Context, server, method string, request, reply any) e
 		return &cniwire.Error{Code: cniwire.Unavailable, Message: fmt.Sprintf("%s is not the socket of an agent of this version: "+
 			"the agent is older than contiv-cni and must be updated, or \"grpcServer\" is wrong", server)}
 	case err != nil:
-		return &cniwire.Error{Code: cniwire.Unavailable, Message: fmt.Sprintf("the agent ended the connection before it answered: %v", err)}
+		return &cniwire.Error{Code: cniwire.Unavailable, Message: fmt.Sprintf("the agent closed the connection before it answered: %v", err)}
 	case answer.Code != cniwire.OK:
 		return &cniwire.Error{Code: answer.Code, Message: answer.Message}
 	}
 	if err := json.Unmarshal(answer.Reply, reply); err != nil {
-		return fmt.Errorf("the agent's reply cannot be read: %w", err)
+		return fmt.Errorf("read the agent's reply: %w", err)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func dialAgent(ctx context.Context, server string) (net.Conn, error) {
 		case ctx.Err() != nil:
 			return nil, &cniwire.Error{Code: cniwire.DeadlineExceeded, Message: fmt.Sprintf("the agent did not accept the connection in time: %v", err)}
 		case !errors.Is(err, syscall.EAGAIN):
-			return nil, fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, err)
+			return nil, fmt.Errorf("%w at %s: %w; check that it runs and that \"grpcServer\" is the path of its socket", errUnreachable, server, err)
 		}
 		// The backlog of the socket is full.
 		select {

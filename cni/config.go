@@ -34,13 +34,13 @@ type Config struct {
 func parseConfig(data []byte) (*Config, error) {
 	c := &Config{GRPCServer: DefaultServer, LogFile: DefaultLogFile, stdin: data}
 	if err := errors.Join(json.Unmarshal(data, c), json.Unmarshal(data, &c.network)); err != nil {
-		return nil, types.NewError(types.ErrDecodingFailure, "network configuration of contiv-cni is no valid JSON", err.Error())
+		return nil, types.NewError(types.ErrDecodingFailure, "network configuration of contiv-cni is not valid JSON", err.Error())
 	}
 	if c.CNIVersion == "" {
 		c.CNIVersion = "0.1.0" // default of the specification
 	}
 	if c.GRPCServer == "" {
-		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"grpcServer" is empty`, "give the path of the agent's socket, or leave it out for "+DefaultServer)
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"grpcServer" is empty`, "set it to the path of the agent's socket, or remove it for "+DefaultServer)
 	}
 	if c.RawPrevResult == nil {
 		return c, nil
@@ -62,11 +62,11 @@ func (c *Config) validAttachments() ([]types.GCAttachment, error) {
 	list, given := c.network["cni.dev/valid-attachments"]
 	if given && list == nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is null`,
-			"GC removes what is not in that list: give [] if there is nothing to keep")
+			"GC removes all attachments that are not in the list: use [] to keep none")
 	}
 	if given {
 		return c.ValidAttachments, nil
 	}
 	return nil, types.NewError(types.ErrInvalidNetworkConfig, `"cni.dev/valid-attachments" is missing`,
-		"GC removes what is not in that list, which the runtime must give")
+		"GC removes all attachments that are not in the list, which the runtime must set")
 }

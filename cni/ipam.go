@@ -55,7 +55,7 @@ func (c *call) ipamUndo() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
 	defer cancel()
 	if _, err := delegate.Call(ctx, "DEL", c.config.IPAM.Type, c.ipamConfigWith(anySubnet)); err != nil {
-		c.log.Error("Address of a failed ADD is not released until DEL", "err", err)
+		c.log.Error("Releasing the address of a failed ADD failed; DEL releases it", "err", err)
 		return c.ipamError("DEL", err)
 	}
 	return nil

@@ -22,6 +22,6 @@ func (c *call) recordMissedDel() {
 		err = os.WriteFile(filepath.Join(dir, name), nil, 0o600)
 	}
 	if err != nil {
-		c.log.Warn("The missed DEL is not recorded: the agent unwires the container when its network namespace is gone", "err", err)
+		c.log.Warn("Recording a missed DEL failed; the agent disconnects the container when its network namespace is gone", "err", err)
 	}
 }

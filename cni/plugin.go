@@ -88,7 +88,7 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 	call := p.begin("DEL", config, args)
 	_, err = call.do(cniwire.Delete)
 	if errors.Is(err, errUnreachable) {
-		call.log.Warn("DEL without the agent: it drops the pod when it starts", "err", err)
+		call.log.Warn("Agent not reachable; it removes the pod when it starts", "err", err)
 		call.recordMissedDel()
 		err = nil
 	}
@@ -104,7 +104,7 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 		return err
 	}
 	if config.prev == nil {
-		return types.NewError(types.ErrInvalidNetworkConfig, `"prevResult" is missing`, "CHECK compares with the result of ADD, which the runtime must give")
+		return types.NewError(types.ErrInvalidNetworkConfig, `"prevResult" is missing`, "CHECK requires the result of ADD from the runtime")
 	}
 	call := p.begin("CHECK", config, args)
 	if call.delegates() {
@@ -133,7 +133,7 @@ func (p *Plugin) status(args *skel.CmdArgs) error {
 		err = errors.New(reply.Reason)
 	}
 	if err != nil {
-		return call.end(types.NewError(types.ErrPluginNotAvailable, "Contiv cannot wire pods on this node now", err.Error()))
+		return call.end(types.NewError(types.ErrPluginNotAvailable, "Contiv cannot connect pods on this node now", err.Error()))
 	}
 	if call.delegates() {
 		stdin, err := call.ipamConfig()

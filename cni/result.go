@@ -31,7 +31,7 @@ func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) 
 			config := &types100.IPConfig{Interface: types100.Int(index), Address: *address}
 			if ip.Gateway != "" {
 				if config.Gateway = net.ParseIP(ip.Gateway); config.Gateway == nil {
-					return nil, fmt.Errorf("the agent returned the gateway %q, which is no IP address", ip.Gateway)
+					return nil, fmt.Errorf("the agent returned the gateway %q, which is not an IP address", ip.Gateway)
 				}
 			}
 			result.IPs = append(result.IPs, config)
@@ -40,7 +40,7 @@ func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) 
 	for _, r := range reply.Routes {
 		_, network, err := net.ParseCIDR(r.Dst)
 		if err != nil {
-			return nil, fmt.Errorf("the agent returned a route to %q, which is no network", r.Dst)
+			return nil, fmt.Errorf("the agent returned a route to %q, which is not a network", r.Dst)
 		}
 		result.Routes = append(result.Routes, &types.Route{Dst: *network, GW: net.ParseIP(r.Gw)})
 	}
@@ -60,7 +60,7 @@ func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) 
 func parseAddress(text string) (*net.IPNet, error) {
 	ip, network, err := net.ParseCIDR(text)
 	if err != nil {
-		return nil, fmt.Errorf("the agent returned the address %q, which is not one with a prefix length", text)
+		return nil, fmt.Errorf("the agent returned the address %q without a valid prefix length", text)
 	}
 	if v4 := ip.To4(); v4 != nil {
 		ip = v4

@@ -59,7 +59,7 @@ func (o *Overrides) add(flags *pflag.FlagSet, prefix string, path []string, t re
 		}
 		option := &option{flag: flag, path: here, typ: field}
 		o.options = append(o.options, option)
-		registered := flags.VarPF(option, flag, "", "overrides "+strings.Join(here, ".")+" of the configuration file")
+		registered := flags.VarPF(option, flag, "", "override "+strings.Join(here, ".")+" of the configuration file")
 		if field.Kind() == reflect.Bool {
 			registered.NoOptDefVal = "true"
 		}

@@ -79,7 +79,7 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		c.replaceExternal(DatabaseSource, e.External, log)
 		for _, s := range sources {
 			if err := c.readSource(s, log); err != nil {
-				log.Warn("Cannot read the snapshot of an external source, using the last one", "source", s.String(), "error", err)
+				log.Warn("Reading an external source failed, using its last snapshot", "source", s.String(), "error", err)
 			}
 		}
 	case *KubeStateChange:

@@ -55,7 +55,7 @@ func validateDirective(key string, value proto.Message) error {
 	}
 	model, ok := models.ForKey(d.GetKey())
 	if !ok || model == models.MergeDirectives {
-		return fmt.Errorf("%q is no key of a value that can be merged", d.GetKey())
+		return fmt.Errorf("%q is not a key of a mergeable value", d.GetKey())
 	}
 	return applyDirectives(model.New(), d)
 }
@@ -130,7 +130,7 @@ func removeItems(m protoreflect.Message, path, item string) error {
 // one in an otherwise empty message.
 func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect.Value) bool, error) {
 	if item != "" && !json.Valid([]byte(item)) {
-		return nil, errors.New(`not JSON: write strings in quotes, as in "10.0.0.1/24"`)
+		return nil, errors.New(`not JSON: put strings in quotes, as in "10.0.0.1/24"`)
 	}
 	holder := dynamicpb.NewMessage(field.ContainingMessage())
 	err := protojson.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, field.Name(), item), holder)

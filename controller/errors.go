@@ -15,8 +15,8 @@ var (
 	// ErrAborting is the result of events after a fatal error.
 	ErrAborting = errors.New("event loop is aborting")
 	// ErrBlockingFollowUp is returned for a blocking event that a handler sends.
-	ErrBlockingFollowUp = errors.New("a handler must not wait for an event: the event loop would wait for itself; " +
-		"send an event that embeds NonBlocking, it is processed right after the present one")
+	ErrBlockingFollowUp = errors.New("a handler must not wait for an event, because the event loop would wait for itself: " +
+		"send an event that embeds NonBlocking, which is processed next")
 	// ErrNoStartupResync is the fatal error after startupResyncDeadline.
 	ErrNoStartupResync = errors.New("startup resync has not executed")
 )

@@ -118,7 +118,7 @@ func TestStuckHandler(t *testing.T) {
 			t.Errorf("after 59 s: %v", err)
 		}
 		r.after(2 * time.Second)
-		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "the event loop is stuck in a, for event #1 (x) for 1m1s, 1 events wait") {
+		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "the event loop has been stuck in a, for event #1 (x) for 1m1s; 1 events are waiting") {
 			t.Errorf("after 61 s: %v", err)
 		}
 		if err := r.Alive(); err != nil {

@@ -60,7 +60,7 @@ func (c *Controller) run() {
 			return
 		case <-c.timers.startup.C:
 			if !c.health.started() {
-				c.abort(fmt.Errorf("%w within the first %v: check that etcd runs and can be reached from this node, which has no local mirror to start from",
+				c.abort(fmt.Errorf("%w within the first %v, and this node has no local mirror: check that etcd runs and is reachable",
 					ErrNoStartupResync, c.cfg.StartupResyncDeadline))
 				return
 			}

@@ -19,7 +19,7 @@ func merge(internal, external proto.Message) (proto.Message, error) {
 		return external, nil
 	}
 	if have, want := proto.MessageName(external), proto.MessageName(internal); have != want {
-		return internal, fmt.Errorf("external value is a %s, internal value a %s: external one ignored", have, want)
+		return internal, fmt.Errorf("external value is a %s, internal value a %s: external value ignored", have, want)
 	}
 	merged := proto.Clone(internal)
 	addition := proto.Clone(external)

@@ -59,7 +59,7 @@ func (q *queue) push(e queued, limited bool) error {
 	case q.closed != nil:
 		return q.closed
 	case limited && len(*list) >= maxQueued:
-		return fmt.Errorf("%w (%d events wait)", ErrQueueFull, len(*list))
+		return fmt.Errorf("%w (%d events are waiting)", ErrQueueFull, len(*list))
 	}
 	if resync, ok := e.event.(*DBResync); ok && !resync.Local {
 		q.bulk = slices.DeleteFunc(q.bulk, func(e queued) bool { return isBulk(e.event) }) // they have no waiting senders

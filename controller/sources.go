@@ -125,7 +125,7 @@ func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConf
 			delete(result, key)
 		} else if isDirectives(key) {
 			if err := validateDirective(key, value); err != nil {
-				log.Error("Merge directives are ignored", "source", source, "key", key, "error", err)
+				log.Error("Merge directives ignored", "source", source, "key", key, "error", err)
 				delete(result, key)
 			}
 		}

@@ -43,6 +43,6 @@ func (c *Controller) stalled(limit time.Duration) error {
 	if c.progress.doing == "" || c.progress.doing == inScheduler || time.Since(c.progress.since) <= limit {
 		return nil
 	}
-	return fmt.Errorf("the event loop is stuck in %s for %v, %d events wait",
+	return fmt.Errorf("the event loop has been stuck in %s for %v; %d events are waiting",
 		c.progress.doing, time.Since(c.progress.since).Round(time.Second), c.queue.length())
 }

@@ -28,7 +28,7 @@ func (p *processing) verify() {
 	}
 	for i, after := range describeInternalData(p.Controller.handlers) {
 		if before := p.internalData[i]; before != after {
-			p.errs = append(p.errs, fmt.Errorf("verification: internal data of %s were\n%s\nand should be\n%s", p.Controller.handlers[i], before, after))
+			p.errs = append(p.errs, fmt.Errorf("verification: internal data of %s are\n%s\nbut should be\n%s", p.Controller.handlers[i], before, after))
 		}
 	}
 	if t := p.record.Txn; t != nil && t.Operations > 0 {

@@ -66,7 +66,7 @@ func TestAllCommandsUseCertificates(t *testing.T) {
 			t.Errorf("%v: %v", without, err)
 		}
 	}
-	if err := execute(t, t.Context(), io.Discard, append(trusting[:4:4], "--tls-cert-file", clientCert, "pods")...); err == nil || !strings.Contains(err.Error(), "give both") {
+	if err := execute(t, t.Context(), io.Discard, append(trusting[:4:4], "--tls-cert-file", clientCert, "pods")...); err == nil || !strings.Contains(err.Error(), "set both") {
 		t.Errorf("a certificate without its key: %v", err)
 	}
 }

@@ -50,15 +50,15 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show and change the state of Contiv on a cluster",
-		Long: "Asks the agents of a cluster, all at once, and shows their answers.\n\n" +
-			"Which agents: --agent NAME=URL, or the file given by --config or " + target.ConfigVariable + ":\n\n" +
+		Long: "Show and change the state of Contiv on the nodes of a cluster. All agents are queried at once.\n\n" +
+			"Give the agents with --agent NAME=URL, or in the file of --config or " + target.ConfigVariable + ":\n\n" +
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
 			"    node2: https://192.168.16.2:9999\n" +
 			"  etcdConfig: /etc/contiv/etcd.conf   # etcd client configuration, to find other nodes\n\n" +
-			"By default, the agent on " + target.DefaultAgent + ".\n" +
-			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless. It is 3 if the\n" +
-			"command line has a mistake, such as an unknown name.",
+			"The default is the agent on " + target.DefaultAgent + ".\n\n" +
+			"The exit code is 1 if an agent did not answer; the answers of the other agents are still shown.\n" +
+			"It is 3 for a mistake on the command line, such as an unknown name.",
 		Version:      version.Version,
 		SilenceUsage: true,
 		// Flags before a command are the root's: "diff" has a separate --from.
@@ -90,21 +90,21 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	root.SetOut(out)
 	root.SetErr(errOut)
 	f := root.PersistentFlags()
-	f.StringVar(&c.targets.File, "config", os.Getenv(target.ConfigVariable), "configuration file (environment: "+target.ConfigVariable+")")
-	f.StringArrayVar(&c.targets.Agents, "agent", nil, "NAME=URL of an agent, instead of the configuration's; repeatable")
-	f.StringSliceVar(&c.targets.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, which is asked for the nodes")
-	f.StringVar(&c.targets.EtcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd, as \"credentials\" writes it (environment: ETCD_CONFIG)")
-	f.StringVar(&c.targets.Kubeconfig, "kubeconfig", "", "ask the agents of the cluster of this file, through its API server (default, if this host has no agent: kubectl's)")
-	f.StringVar(&c.targets.Context, "context", "", "the cluster of this context of the kubeconfig file")
+	f.StringVar(&c.targets.File, "config", os.Getenv(target.ConfigVariable), "configuration file with the agents' addresses (environment: "+target.ConfigVariable+")")
+	f.StringArrayVar(&c.targets.Agents, "agent", nil, "NAME=URL of an agent, instead of the agents in --config; repeatable")
+	f.StringSliceVar(&c.targets.EtcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, from which the list of nodes is read")
+	f.StringVar(&c.targets.EtcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML, such as the file written by \"credentials\" (environment: ETCD_CONFIG)")
+	f.StringVar(&c.targets.Kubeconfig, "kubeconfig", "", "kubeconfig file; its cluster's agents are reached through the API server (default: kubectl's, if this host has no agent)")
+	f.StringVar(&c.targets.Context, "context", "", "context of the kubeconfig file (default: its current context)")
 	c.targets.InCluster = kube.Agents
-	f.StringVar(&c.targets.CAFile, "tls-ca-file", "", "authorities that sign the certificates of agents at https://HOST:PORT, or of etcd (PEM)")
-	f.StringVar(&c.targets.CertFile, "tls-cert-file", "", "certificate to show to them (PEM)")
-	f.StringVar(&c.targets.KeyFile, "tls-key-file", "", "its key (PEM)")
-	f.StringVar(&c.targets.Node, "node", "", "ask the agent of this node only")
-	f.StringVar(&c.from, "from", "", "read this file, which \"report\" made, as if its agents were there")
-	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "how long to wait for answers")
-	f.BoolVar(&c.full, "full", false, "do not shorten long identifiers in tables")
-	f.VarP(&c.format, "output", "o", "table, wide, json, yaml, jsonpath=TEMPLATE, or name; not all commands know all, and some know more")
+	f.StringVar(&c.targets.CAFile, "tls-ca-file", "", "certificate authorities of agents at https:// URLs and of etcd (PEM)")
+	f.StringVar(&c.targets.CertFile, "tls-cert-file", "", "client certificate for agents and etcd (PEM)")
+	f.StringVar(&c.targets.KeyFile, "tls-key-file", "", "private key of --tls-cert-file (PEM)")
+	f.StringVar(&c.targets.Node, "node", "", "query the agent of this node only")
+	f.StringVar(&c.from, "from", "", "file written by \"report\", to read instead of querying agents")
+	f.DurationVar(&c.targets.Timeout, "timeout", 10*time.Second, "maximum time to wait for answers")
+	f.BoolVar(&c.full, "full", false, "print long identifiers in full")
+	f.VarP(&c.format, "output", "o", "table, wide, json, yaml, jsonpath=TEMPLATE or name; some commands accept fewer or further formats")
 	root.AddCommand(
 		c.nodesCommand(), c.nodeConfigCommand(), c.podsCommand(), c.ipamCommand(), c.interfacesCommand(), c.dropsCommand(), c.statusCommand(), c.whyCommand(),
 		c.servicesCommand(),
@@ -158,7 +158,7 @@ type Version struct {
 func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program (agents: see status)",
+		Short: "Print the version of contivctl (\"status\" shows the agents' versions)",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if c.format != asTable {

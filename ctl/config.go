@@ -32,17 +32,17 @@ func (c *cli) configCommand() *cobra.Command {
 	g := &configuring{cli: c}
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Configure the vswitch of a node with values",
-		Long: "Configures a node in addition to Contiv's own plugins. Values are in files of YAML or\n" +
-			"JSON, one document per value, with its key or its model:\n\n" +
+		Short: "Configure the vswitch of a node",
+		Long: "Configure the vswitch of a node, in addition to Contiv's own configuration. Files hold values in\n" +
+			"YAML or JSON, one document per value, with its key or its model:\n\n" +
 			"  key: config/vpp/v2/interfaces/loop1\n" +
 			"  value: {name: loop1, type: SOFTWARE_LOOPBACK, enabled: true, ip_addresses: [10.9.9.9/32]}\n" +
 			"  ---\n" +
 			"  model: vpp.route\n" +
 			"  value: {dst_network: 10.8.0.0/16, outgoing_interface: loop1, next_hop_addr: 10.9.9.1}\n\n" +
-			"The agent is asked over gRPC: at " + target.GRPCSocket + " next to the socket of --agent or the configuration, or\n" +
-			"at port " + target.GRPCPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
-			"to the client (--client) that applied them, and only it can delete them.",
+			"contivctl calls the agent over gRPC: at --grpc, or at " + target.GRPCSocket + " next to the agent's socket, or\n" +
+			"at port " + target.GRPCPort + " of its host. With --via etcd, it writes the values to etcd. Values belong to the\n" +
+			"client (--client) that applied them, and only this client can delete them.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -55,9 +55,9 @@ func (c *cli) configCommand() *cobra.Command {
 		},
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&g.via, "via", "grpc", "grpc or etcd")
-	f.StringVar(&g.client, "client", defaultClient, "client name over gRPC; each client has separate values")
-	f.StringVar(&g.address, "grpc", "", "where the agent serves gRPC: unix:///PATH or HOST:PORT")
+	f.StringVar(&g.via, "via", "grpc", "how to reach the node: grpc or etcd")
+	f.StringVar(&g.client, "client", defaultClient, "name of the gRPC client, which owns the values")
+	f.StringVar(&g.address, "grpc", "", "gRPC address of the agent: unix:///PATH or HOST:PORT (default: see above)")
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
 	return cmd
@@ -78,18 +78,18 @@ func checkConfiguring(cmd *cobra.Command) error {
 	overEtcd, own := cmd.Flag("via").Value.String() == "etcd", cmd.Flag("own")
 	switch {
 	case cmd.Name() == "schema" && anyOf("via", "client", "grpc") != "":
-		return Misused(fmt.Errorf("%s asks no agent: drop --%s", cmd.CommandPath(), anyOf("via", "client", "grpc")))
+		return Misused(fmt.Errorf("%s does not query agents: drop --%s", cmd.CommandPath(), anyOf("via", "client", "grpc")))
 	case overEtcd && given("client"):
-		return Misused(errors.New("--client is for gRPC; etcd has no clients: drop it, or --via etcd"))
+		return Misused(errors.New("--client requires gRPC: drop it, or --via etcd"))
 	case given("client") && own != nil && own.Value.String() != "true":
-		return Misused(errors.New("--client needs --own: add it, or drop --client"))
+		return Misused(errors.New("--client requires --own: add it, or drop --client"))
 	case !overEtcd && given("async"):
-		return Misused(errors.New("--async needs --via etcd, because unfinished changes over gRPC could get lost: drop it"))
+		return Misused(errors.New("--async requires --via etcd, because unfinished changes over gRPC could be lost: drop it"))
 	case given("grpc") && given("all"):
-		return Misused(errors.New("--all is asked over REST: name the agent with --agent instead of --grpc"))
+		return Misused(errors.New("--all requires REST: use --agent instead of --grpc"))
 	case given("grpc") && !overEtcd && !given("dry-run"):
 		if other := anyOf("config", "agent", "etcd-endpoints", "etcd-config", "kubeconfig", "context", "node"); other != "" {
-			return Misused(fmt.Errorf("--grpc says which agent is meant: drop --%s", other))
+			return Misused(fmt.Errorf("--grpc selects the agent: drop --%s", other))
 		}
 	}
 	return nil
@@ -102,7 +102,7 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, Misused(fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(target.Names(agents), ", ")))
+		return nil, Misused(fmt.Errorf("only one node can be configured at a time: select it with --node: %s", strings.Join(target.Names(agents), ", ")))
 	}
 	return agents[0], nil
 }
@@ -177,7 +177,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		}
 	}
 	if node == "" {
-		return nil, Misused(errors.New("in etcd, values belong to a node: name it with --node"))
+		return nil, Misused(errors.New("--via etcd requires a node: set it with --node"))
 	}
 	reach, err := g.targets.Etcd(c)
 	if err != nil {
@@ -185,7 +185,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	}
 	if len(reach.Endpoints) == 0 {
 		if g.targets.Kubeconfig != "" || g.targets.Context != "" {
-			return nil, Misused(errors.New("etcd is not reached with a kubeconfig: drop --via etcd, or make credentials with `contivctl credentials` and give --etcd-config"))
+			return nil, Misused(errors.New("a kubeconfig gives no access to etcd: drop --via etcd, or create credentials with `contivctl credentials` and use --etcd-config"))
 		}
 		reach.Endpoints = []string{etcd.LocalEndpoint}
 	}
@@ -240,12 +240,12 @@ func hintedModel(word string, keys []string) error {
 		known = append(known, m.Name())
 	}
 	if nearest, ok := config.Nearest(word, known); ok && !strings.Contains(word, "/") {
-		return Misused(fmt.Errorf("no key of a value contains %q, and no model has this name: did you mean %q?", word, nearest))
+		return Misused(fmt.Errorf("no key or model matches %q: did you mean %q?", word, nearest))
 	}
 	if nearest, ok := config.Nearest(word, keys); ok {
-		return Misused(fmt.Errorf("no key of a value contains %q: did you mean %q?", word, nearest))
+		return Misused(fmt.Errorf("no key contains %q: did you mean %q?", word, nearest))
 	}
-	return Misused(fmt.Errorf("no key of a value contains %q: `contivctl config get` lists the keys, `contivctl models` the models", word))
+	return Misused(fmt.Errorf("no key contains %q: `contivctl config get` lists the keys, `contivctl models` the models", word))
 }
 
 func keysOfValues(values []client.Value) (keys []string) {

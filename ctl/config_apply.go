@@ -28,10 +28,10 @@ func (g *configuring) applyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Apply the values in files in one transaction",
-		Long: "Creates and replaces the values in the files in one transaction; with --revert, all of it\n" +
-			"succeeds, or nothing is changed. Otherwise the agent retries failures. A value that waits for\n" +
-			"another one is PENDING, which is no failure; --wait waits for it until --timeout.\n" +
-			"The exit code is 1 if something failed, or is UNIMPLEMENTED in the node's vswitch.",
+		Long: "Create or update the values in the files in one transaction. The agent retries failed values,\n" +
+			"unless --revert is given. A value with a missing dependency is PENDING, which is not an error;\n" +
+			"--wait waits for it, at most for --timeout.\n\n" +
+			"The exit code is 1 if a value failed, or is UNIMPLEMENTED in the node's vswitch.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want, err := o.files.read(cmd.InOrStdin())
@@ -39,7 +39,7 @@ func (g *configuring) applyCommand() *cobra.Command {
 				return err
 			}
 			if len(want.values) == 0 && !o.prune {
-				return Misused(errors.New("the files hold no values: to remove all values, say --prune"))
+				return Misused(errors.New("the files have no values: use --prune to delete all values"))
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -47,12 +47,12 @@ func (g *configuring) applyCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
-	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
-	f.BoolVar(&o.prune, "prune", false, "remove the client's values that are not in the files; over etcd, all others of the node in etcd")
-	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured, or failed for good")
-	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
-	f.BoolVar(&o.dryRun, "dry-run", false, "only show which operations the node would execute")
+	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with values, directory of such files, or - for standard input; repeatable")
+	f.BoolVar(&o.revert, "revert", false, "undo the whole transaction if a value fails (not with --via etcd)")
+	f.BoolVar(&o.prune, "prune", false, "delete the client's values that are not in the files; with --via etcd, all values of the node in etcd that are not in the files")
+	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured or have failed permanently")
+	f.BoolVar(&o.async, "async", false, "with --via etcd: do not wait for the agent")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the operations that the node would execute, without executing them")
 	return cmd
 }
 
@@ -216,7 +216,7 @@ func addStates(ctx context.Context, c *client.Client, list []Applied, settled bo
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s cannot be configured", count(failed, "value"))
+		return fmt.Errorf("%s not configured", count(failed, "value"))
 	}
 	return nil
 }
@@ -242,11 +242,11 @@ func (g *configuring) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete KEY... | --prefix PREFIX... | -f FILE|DIR|-",
 		Short: "Delete values in one transaction",
-		Long: "Removes values of the client: by key, or in files. With --prefix, removes the values whose keys\n" +
-			"begin with it, after showing them and asking. Other clients' values of the same keys remain.",
+		Long: "Delete values of the client, given by key or by file. With --prefix, show all values with keys that\n" +
+			"begin with KEY, and ask before deleting them. Values of other clients remain, even with the same keys.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(o.files) == 0) {
-				return Misused(errors.New("give KEY or -f FILE to select the values to delete"))
+				return Misused(errors.New("select the values to delete with KEY or -f FILE"))
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -256,7 +256,7 @@ func (g *configuring) deleteCommand() *cobra.Command {
 			}
 			defer c.Close()
 			if yes && !prefix {
-				return Misused(errors.New("--yes is for --prefix: other deletions are not asked about"))
+				return Misused(errors.New("--yes requires --prefix: other deletions need no confirmation"))
 			}
 			var keys []string
 			if prefix {
@@ -271,18 +271,18 @@ func (g *configuring) deleteCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
-	f.BoolVar(&prefix, "prefix", false, "delete all values whose keys begin with KEY")
-	f.BoolVar(&yes, "yes", false, "do not ask, with --prefix")
-	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
-	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
+	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with the values, directory of such files, or - for standard input; repeatable")
+	f.BoolVar(&prefix, "prefix", false, "delete all values with keys that begin with KEY")
+	f.BoolVar(&yes, "yes", false, "with --prefix: do not ask for confirmation")
+	f.BoolVar(&o.revert, "revert", false, "undo the whole transaction if a value fails (not with --via etcd)")
+	f.BoolVar(&o.async, "async", false, "with --via etcd: do not wait for the agent")
 	return cmd
 }
 
 // withPrefixes returns the keys with one of the prefixes, after the user's consent.
 func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before []client.Value, yes bool) ([]string, error) {
 	if len(prefixes) == 0 {
-		return nil, Misused(errors.New("--prefix needs the beginning of the keys to delete"))
+		return nil, Misused(errors.New("--prefix requires a prefix of the keys to delete"))
 	}
 	var keys []string
 	for _, prefix := range prefixes {
@@ -294,7 +294,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 			}
 		}
 		if len(keys) == found {
-			return nil, Misused(fmt.Errorf("no value's key begins with %q: `%s config get --own` shows the client's values", prefix, g.name))
+			return nil, Misused(fmt.Errorf("no key begins with %q: `%s config get --own` shows the client's values", prefix, g.name))
 		}
 	}
 	slices.Sort(keys)
@@ -306,7 +306,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 		fmt.Fprintln(g.errOut, key)
 	}
 	if !terminal.Confirmed(cmd.InOrStdin(), g.errOut, "Delete "+count(len(keys), "value")+"?") {
-		return nil, errors.New("nothing is deleted: answer y, or give --yes")
+		return nil, errors.New("nothing was deleted: answer y, or use --yes")
 	}
 	return keys, nil
 }
@@ -350,13 +350,13 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 		return word, nil
 	}
 	if found := matching(known, word); len(found) > 0 {
-		return "", Misused(fmt.Errorf("%q is no whole key: did you mean %s? All keys that begin alike are deleted with --prefix", word, strings.Join(found[:min(len(found), 3)], " or ")))
+		return "", Misused(fmt.Errorf("%q is not a complete key: did you mean %s? To delete all keys with this prefix, use --prefix", word, strings.Join(found[:min(len(found), 3)], " or ")))
 	}
 	whose := fmt.Sprintf("client %q (--client) has", g.client)
 	if g.via == "etcd" {
 		whose = "etcd has"
 	}
-	return "", Misused(fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows the sources of a value, `%s config get --own` the client's values",
+	return "", Misused(fmt.Errorf("%s no value with %q in its key: `%s explain KEY` shows the sources of a value, `%s config get --own` the client's values",
 		whose, word, g.name, g.name))
 }
 

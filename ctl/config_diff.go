@@ -29,10 +29,10 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 	var prune, unified bool
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE|DIR|-",
-		Short: "Show what apply would change in the client's values",
-		Long: "Compares the values in files with the client's values on the node, field by field, or with\n" +
-			"--unified as lines of the files. The exit code is 1 if they differ, 2 if they cannot be compared.\n" +
-			"`contivctl config apply --dry-run` shows the node's operations.",
+		Short: "Show how files differ from the client's values",
+		Long: "Compare the values in files with the client's values on the node, field by field, or line by line\n" +
+			"with --unified. To see the node's operations, use \"contivctl config apply --dry-run\".\n\n" +
+			"The exit code is 1 if the values differ, and 2 if they cannot be compared.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			defer func() {
@@ -59,9 +59,9 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
-	f.BoolVar(&prune, "prune", false, "treat values that are not in the files as removed")
-	f.BoolVarP(&unified, "unified", "u", false, "show lines instead of fields")
+	f.StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with values, directory of such files, or - for standard input; repeatable")
+	f.BoolVar(&prune, "prune", false, "treat values that are not in the files as deleted")
+	f.BoolVarP(&unified, "unified", "u", false, "compare lines instead of fields")
 	return cmd
 }
 

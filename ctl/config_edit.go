@@ -21,15 +21,15 @@ func (g *configuring) editCommand() *cobra.Command {
 	var o applying
 	cmd := &cobra.Command{
 		Use:   "edit [KEY|MODEL]...",
-		Short: "Edit the client's values",
-		Long: "Opens the values that the client wants, or some of them, in the editor that VISUAL or EDITOR names\n" +
-			"(else vi), and makes the change when it ends: documents that were removed are values to be\n" +
-			"removed. If the text cannot be applied, the editor opens again with the reason; save it unchanged to give up.",
+		Short: "Edit the client's values in a text editor",
+		Long: "Open the client's values, or the given ones, in the editor named by VISUAL or EDITOR (default vi),\n" +
+			"and apply the edited text. Documents deleted from the text are deleted on the node. If the text\n" +
+			"cannot be applied, the editor opens again with the reason; save it unchanged to cancel.",
 		RunE: func(cmd *cobra.Command, args []string) error { return g.edit(cmd, args, o) },
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
-	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured, or failed for good")
+	f.BoolVar(&o.revert, "revert", false, "undo the whole transaction if a value fails (not with --via etcd)")
+	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured or have failed permanently")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func contains(values []client.Value, v manifest.Value) bool {
 
 var (
 	errUnchanged = errors.New("unchanged")
-	errGivenUp   = errors.New("the change was given up")
+	errGivenUp   = errors.New("the change was cancelled")
 	errEditor    = errors.New("the editor failed")
 )
 

@@ -24,11 +24,13 @@ import (
 func (c *cli) checkConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config FILE...",
-		Short: "Check configuration files without asking an agent",
-		Long: "Checks files before they are used: contiv.conf, controller.conf, service.conf, etcd.conf and vpp.conf by these names, files with\n" +
-			"values for \"config apply\" by any other name, and directories of both. Of values, it checks keys, models, and the names and types\n" +
-			"of fields. \"contiv-agent check-config --config-dir DIR\" also validates values and, on a node, compares contiv.conf with its\n" +
-			"interfaces. \"config apply --dry-run\" shows the effect of values on a node. The exit code is 1 if it finds mistakes.",
+		Short: "Check configuration files offline",
+		Long: "Check configuration files before use: contiv.conf, controller.conf, service.conf, etcd.conf and\n" +
+			"vpp.conf by these names, value files for \"config apply\" by any other name, and directories of both.\n" +
+			"In values, it checks keys, models, and the names and types of fields.\n\n" +
+			"To validate values fully, and contiv.conf against a node's interfaces, run \"contiv-agent check-config\"\n" +
+			"on the node. To see the effect of values on a node, run \"contivctl config apply --dry-run\".\n\n" +
+			"The exit code is 1 if a file has mistakes.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
@@ -114,10 +116,10 @@ func withoutDirectories(names []string) (all []string) {
 func checkConfig(path string, stdin io.Reader) (what string, err error) {
 	name := filepath.Base(path)
 	if file, known := configFiles[name]; known {
-		return file.what + ", no mistakes", file.check(path)
+		return file.what + ", no errors found", file.check(path)
 	}
 	if meant, ok := config.Nearest(name, slices.Sorted(maps.Keys(configFiles))); ok && !isValuesFile(name) {
-		return "", fmt.Errorf("%s: an agent reads no file of this name: did you mean %s?", path, meant)
+		return "", fmt.Errorf("%s: agents do not read files of this name: did you mean %s?", path, meant)
 	}
 	values, err := files{path}.read(stdin)
 	switch {
@@ -161,7 +163,7 @@ func (p *parsed) keys() (keys []string) {
 // error lists the mistakes of all files.
 func (f files) read(stdin io.Reader) (*parsed, error) {
 	if len(f) == 0 {
-		return nil, Misused(errors.New("-f FILE is missing: it holds the values, a directory holds such files, \"-\" is the standard input"))
+		return nil, Misused(errors.New("-f is missing: use a file with values, a directory of such files, or \"-\" for standard input"))
 	}
 	all := &parsed{origin: make(map[string]string)}
 	var mistakes []error

@@ -31,11 +31,11 @@ func (g *configuring) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [KEY|MODEL|OBJECT]...",
 		Short: "Print the client's values (-o yaml for apply)",
-		Long: "Shows the merged values of all external sources: gRPC clients, etcd, files. With --own, only\n" +
-			"the client's; with --all, all requested values of the node, including Contiv's own.\n" +
-			"Over etcd, the values in etcd. KEY is a key or any part of keys, MODEL as in `contivctl config\n" +
-			"schema`. The output of -o yaml can be edited and applied.\n\n" +
-			"Values of an OBJECT are Contiv's own and need --all. " + objectHelp,
+		Long: "Print the values requested by external sources (gRPC clients, etcd, files), merged. With --own, print\n" +
+			"only the client's values; with --all, also values of Contiv itself. With --via etcd, print the values\n" +
+			"in etcd. KEY is a key or part of a key, MODEL a name from \"contivctl models\". The output of -o yaml\n" +
+			"can be edited and applied.\n\n" +
+			"The values of an OBJECT come from Contiv itself and need --all. " + objectHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -57,9 +57,9 @@ func (g *configuring) getCommand() *cobra.Command {
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "show keys and passwords, which are left out otherwise: needed to apply the output elsewhere")
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "all requested values of the node, including Contiv's own")
-	cmd.Flags().BoolVar(&own, "own", false, "only the values of --client")
+	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "include private keys and passwords, so that the output can be applied elsewhere")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "print all requested values of the node, including values of Contiv itself")
+	cmd.Flags().BoolVar(&own, "own", false, "print only the values of --client")
 	return listing(cmd)
 }
 
@@ -67,7 +67,7 @@ func (g *configuring) getCommand() *cobra.Command {
 // these values, nil if no word names an object.
 func (g *configuring) keysOfObjects(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
 	if g.via == "etcd" && namespace != "" {
-		return nil, nil, Misused(fmt.Errorf("etcd has keys, not names: drop -n %s, or --via etcd", namespace))
+		return nil, nil, Misused(fmt.Errorf("--via etcd accepts keys only: drop -n %s, or --via etcd", namespace))
 	}
 	if len(words) == 0 || g.via == "etcd" {
 		return words, nil, nil
@@ -86,14 +86,14 @@ func (g *configuring) keysOfObjects(ctx context.Context, namespace string, words
 			continue
 		}
 		if !all {
-			return nil, nil, Misused(fmt.Errorf("the values of %s are Contiv's own: add --all", t.name))
+			return nil, nil, Misused(fmt.Errorf("the values of %s come from Contiv itself: add --all", t.name))
 		}
 		a, err := t.oneAgent(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		if one != nil && one != a {
-			return nil, nil, Misused(fmt.Errorf("%s and %s are on different nodes: ask for one of them", word, words[0]))
+			return nil, nil, Misused(fmt.Errorf("%s and %s are on different nodes: use one of them", word, words[0]))
 		}
 		own, err := t.requestedKeys(ctx, a)
 		if err != nil {
@@ -109,7 +109,7 @@ func (g *configuring) keysOfObjects(ctx context.Context, namespace string, words
 func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
-			return nil, Misused(errors.New("etcd does not have Contiv's own values: drop --via etcd, or --all"))
+			return nil, Misused(errors.New("etcd does not contain values of Contiv itself: drop --via etcd or --all"))
 		}
 		return g.requested(ctx, agent, words)
 	}

@@ -14,10 +14,9 @@ func (g *configuring) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema [MODEL]",
 		Short: "Print the JSON schema of value files or of a model",
-		Long: "Prints a JSON schema (draft 7) for completion and checks of value files in editors, such as those\n" +
-			"with the YAML language server, by a line at the beginning of the file:\n\n" +
-			"  # yaml-language-server: $schema=contiv-schema.json\n\n" +
-			"With MODEL, e.g. vpp.interfaces, the schema of its values alone. No agent is asked.",
+		Long: "Print the JSON schema (draft 7) of value files, or of the values of one MODEL such as vpp.interfaces.\n" +
+			"Editors use it to complete and check files. For the YAML language server, begin the file with:\n\n" +
+			"  # yaml-language-server: $schema=contiv-schema.json",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -107,9 +106,9 @@ func (c *cli) modelsCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "models",
 		Short: "List the northbound models and their keys",
-		Long: "Lists the kinds of values that can be requested. In their keys, {field} stands\n" +
-			"for a field of the value, and a part in brackets is omitted if the field in\n" +
-			"it is not set. In etcd, keys follow " + models.NodePrefix("<node>") + ". No agent is asked.",
+		Long: "List the models of values that can be requested, with their keys. In a key, {field} stands for a\n" +
+			"field of the value, and a part in brackets is omitted if its field is not set. In etcd, keys have\n" +
+			"the prefix " + models.NodePrefix("<node>") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			var list []Model

@@ -20,10 +20,10 @@ import (
 func (g *configuring) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [KEY|MODEL]...",
-		Short: "Watch the states of values",
-		Long: "Shows the states of values, and then their changes until it is interrupted.\n" +
-			"KEY is a key or, if it ends with \"/\", the beginning of keys; MODEL as in `contivctl models`.\n" +
-			"Over etcd, it is about the values in etcd.",
+		Short: "Show the states of values as they change",
+		Long: "Show the states of values, then each change of a state, until interrupted. KEY is a key or, with a\n" +
+			"final \"/\", a prefix of keys; MODEL is a name from \"contivctl models\". With --via etcd, only the\n" +
+			"values in etcd are watched.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, word := range args {
 				if _, err := modelNamed(word); err != nil && !strings.Contains(word, "/") {
@@ -73,7 +73,7 @@ func (g *configuring) follow(ctx context.Context, c *client.Client, selected []s
 			return lost
 		}
 		if !told {
-			fmt.Fprintf(g.errOut, "%s: %v: waiting for it to come back\n", g.name, cmp.Or(lost, errors.New("the agent ended the connection")))
+			fmt.Fprintf(g.errOut, "%s: %v: waiting for it to return\n", g.name, cmp.Or(lost, errors.New("the agent ended the connection")))
 			told = true
 		}
 		select {
@@ -103,11 +103,11 @@ func (g *configuring) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait KEY... | -f FILE|DIR|-",
 		Short: "Wait until values are configured or have failed",
-		Long: "Waits, as long as --timeout says, until the values are settled, and shows their states. The exit\n" +
-			"code is 1 if one of them is not configured.",
+		Long: "Wait until the values are configured or have failed, at most for --timeout, and show their states.\n" +
+			"The exit code is 1 if a value is not configured.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(from) == 0) {
-				return Misused(errors.New("give KEY or -f FILE to select the values to wait for"))
+				return Misused(errors.New("select the values to wait for with KEY or -f FILE"))
 			}
 			var keys []string
 			for _, key := range args {
@@ -125,7 +125,7 @@ func (g *configuring) waitCommand() *cobra.Command {
 			return g.waitFor(ctx, keys)
 		},
 	}
-	cmd.Flags().StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
+	cmd.Flags().StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with the values, directory of such files, or - for standard input; repeatable")
 	return cmd
 }
 

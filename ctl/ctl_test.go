@@ -120,7 +120,7 @@ func TestNodesAreFoundThroughEtcd(t *testing.T) {
 	s, ctx := server.Store(), context.Background()
 
 	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "nodes")
-	if err == nil || !strings.Contains(err.Error(), "etcd knows no nodes: does contiv-ksr run") {
+	if err == nil || !strings.Contains(err.Error(), "etcd has no nodes: check that contiv-ksr runs") {
 		t.Errorf("empty etcd: %v", err)
 	}
 
@@ -136,7 +136,7 @@ func TestNodesAreFoundThroughEtcd(t *testing.T) {
 	if !errors.Is(err, ErrReported) || !strings.Contains(out, "1   node1") || !strings.Contains(out, "ready") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if !strings.Contains(errOut, "node2: its Node object has no InternalIP: name its agent with --agent") {
+	if !strings.Contains(errOut, "node2: its Node object has no InternalIP: set the address of its agent with --agent") {
 		t.Errorf("errors: %s", errOut)
 	}
 
@@ -149,7 +149,7 @@ func TestNodesAreFoundThroughEtcd(t *testing.T) {
 
 	server.Stop()
 	_, _, err = run(t, "--etcd-endpoints", server.Endpoint(), "--timeout", "1h", "nodes")
-	if err == nil || !strings.Contains(err.Error(), "nodes cannot be read from etcd: "+server.Endpoint()+": nobody listens there") {
+	if err == nil || !strings.Contains(err.Error(), "read the nodes from etcd: "+server.Endpoint()+": connection refused: check that etcd is running") {
 		t.Errorf("etcd is down: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestAnswersThatAreNoAnswers(t *testing.T) {
 	}
 	socket := filepath.Join(dir, "garbage")
 	serve(t, socket, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "garbage") }))
-	if _, errOut, _ := run(t, "--agent", "n=unix://"+socket, "pods"); !strings.Contains(errOut, "are agent and CLI of the same version?") {
+	if _, errOut, _ := run(t, "--agent", "n=unix://"+socket, "pods"); !strings.Contains(errOut, "check that agent and contivctl have the same version") {
 		t.Errorf("garbage: %q", errOut)
 	}
 	hangs := filepath.Join(dir, "hangs")
@@ -261,7 +261,7 @@ func TestWithRealScheduler(t *testing.T) {
 	if _, err := gone.Commit(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := run(t, "--agent", "n=unix://"+socket, "explain", "broken"); err == nil || !strings.Contains(err.Error(), "any more: `contivctl timeline broken` shows") {
+	if _, _, err := run(t, "--agent", "n=unix://"+socket, "explain", "broken"); err == nil || !strings.Contains(err.Error(), "was deleted: `contivctl timeline broken` shows") {
 		t.Errorf("explanation of a value that is gone: %v", err)
 	}
 	if out, _, err := run(t, "--agent", "n=unix://"+socket, "timeline", "broken"); err != nil || !strings.Contains(out, "1    gone") {
@@ -390,7 +390,7 @@ func TestTableFitsAndCutsNothingOff(t *testing.T) {
 
 func TestTimeoutsAreAboveZero(t *testing.T) {
 	for _, timeout := range []string{"0", "-1s"} {
-		if _, _, err := run(t, "--timeout", timeout, "nodes"); err == nil || !strings.Contains(err.Error(), "give it a time above 0") {
+		if _, _, err := run(t, "--timeout", timeout, "nodes"); err == nil || !strings.Contains(err.Error(), "use a duration above 0") {
 			t.Errorf("%s: %v", timeout, err)
 		}
 	}
@@ -413,7 +413,7 @@ func TestExitCodeOfConfigDiff(t *testing.T) {
 func TestNamesOfServicesAndPolicies(t *testing.T) {
 	for _, args := range [][]string{{"services", ""}, {"services", "a/b/c"}, {"policies", "a/"}} {
 		_, _, err := run(t, append([]string{"--agent", "node1=unix://" + t.TempDir() + "/none"}, args...)...)
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q names no ", args[1])) || !strings.Contains(err.Error(), "write NAME or NAMESPACE/NAME, such as default/web") {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q is not a name of a ", args[1])) || !strings.Contains(err.Error(), "use NAME or NAMESPACE/NAME, such as default/web") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

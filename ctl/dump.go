@@ -26,11 +26,11 @@ func (c *cli) dumpCommand() *cobra.Command {
 	var view, descriptor string
 	cmd := &cobra.Command{
 		Use:   "dump [KEY]",
-		Short: "Print values: --view SB, NB or cached",
-		Long: "Shows values with their content. Views: SB, read back from the vswitch now (the\n" +
-			"default); NB, as requested; cached, as remembered by the scheduler.\n" +
-			"KEY is the beginning of keys, or any other part of the keys of known values.\n" +
-			"Without arguments, lists the available descriptors and key prefixes.",
+		Short: "Print values: actual, desired or cached",
+		Long: "Print values with their content. --view selects the actual values, read from the vswitch now (SB,\n" +
+			"the default), the desired values (NB), or the scheduler's cache (cached). KEY is a prefix of keys, or\n" +
+			"any part of the key of a known value.\n\n" +
+			"Without arguments, list the descriptors and key prefixes.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -59,8 +59,8 @@ func (c *cli) dumpCommand() *cobra.Command {
 			return c.showDump(ctx, agents, query)
 		},
 	}
-	cmd.Flags().StringVar(&view, "view", "", "SB, NB or cached")
-	cmd.Flags().StringVar(&descriptor, "descriptor", "", "only values of this descriptor")
+	cmd.Flags().StringVar(&view, "view", "", "SB, NB or cached (default SB)")
+	cmd.Flags().StringVar(&descriptor, "descriptor", "", "print only values of this descriptor")
 	return listing(cmd)
 }
 
@@ -107,7 +107,7 @@ func hintDescriptor(ctx context.Context, a *Agent, err error, descriptor string)
 
 // hintPrefix explains why no value has the key prefix.
 func hintPrefix(prefix string) error {
-	err := fmt.Errorf("no value has a key that begins with %q", prefix)
+	err := fmt.Errorf("no key begins with %q", prefix)
 	var known []string
 	for _, m := range models.All() {
 		if strings.HasPrefix(prefix, m.KeyPrefix()) || strings.HasPrefix(m.KeyPrefix(), prefix) {

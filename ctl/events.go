@@ -28,9 +28,9 @@ func (c *cli) eventsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
-		Short: "List the agents' events",
-		Long: "Lists the events of the nodes with the transactions that they caused. With --seq, shows an event\n" +
-			"with the handlers that processed it.\n\n" +
+		Short: "List the events that agents have processed",
+		Long: "List the events of each node with the transactions that they caused. With --seq, show one event with\n" +
+			"the handlers that processed it.\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,7 +38,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 			case one != "" && (follow || r.since != "" || r.until != "" || cmd.Flags().Changed("last")):
 				return Misused(errors.New("--seq shows one event: drop -f, --last, --since and --until"))
 			case follow && (r.since != "" || r.until != ""):
-				return Misused(errors.New("-f goes on from now: drop --since and --until; --last says how many earlier events to show"))
+				return Misused(errors.New("-f shows new events: drop --since and --until; --last sets the number of earlier events"))
 			}
 			since, until, err := r.times(cmd, c.now())
 			if err != nil {
@@ -69,8 +69,8 @@ func (c *cli) eventsCommand() *cobra.Command {
 		},
 	}
 	r.flags(cmd, "events")
-	cmd.Flags().StringVar(&one, "seq", "", "show the event with this sequence number, in full; 3.17: number 17 of run 3")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing events as they happen")
+	cmd.Flags().StringVar(&one, "seq", "", "sequence number of the event to show in full; 3.17: event 17 of run 3")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing events as they occur")
 	return listing(cmd)
 }
 

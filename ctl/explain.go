@@ -84,20 +84,21 @@ func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
 }
 
 // keyHelp describes the forms of KEY.
-const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end.\n\n" + objectHelp
+const keyHelp = "KEY is a key, or any part of it that occurs in no other key, such as its end.\n\n" + objectHelp
 
 // objectHelp describes the forms of OBJECT.
-const objectHelp = "OBJECT stands for all values that belong to it: a pod, as NAME or NAMESPACE/NAME; a service, as\n" +
-	"svc/NAMESPACE/NAME; a node, as NAME: the values by which other nodes reach it. Use pod/NAME and node/NAME\n" +
-	"if the name is also a part of keys."
+const objectHelp = "OBJECT selects all values of a Kubernetes object: of a pod, as NAME or NAMESPACE/NAME; of a service,\n" +
+	"as svc/NAMESPACE/NAME; or of a node, as NAME, the values by which other nodes reach it. Write pod/NAME\n" +
+	"or node/NAME if the name is also part of a key."
 
 func (c *cli) explainCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "explain KEY|OBJECT",
 		Short: "Explain the state of a value, pod, service or node",
-		Long: "Explains the state of a value on every node that has it. Requests of several sources are shown\n" +
-			"in merge order: \"internal\" are Contiv's own plugins, \"db\" is external configuration in etcd.\n\n" + keyHelp,
+		Long: "Explain the state of a value on every node that has it: its requests, dependencies and errors.\n" +
+			"Requests of several sources are shown in merge order; \"internal\" stands for Contiv itself, \"db\" for\n" +
+			"external configuration in etcd.\n\n" + keyHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -156,7 +157,7 @@ func writeExplanation(p printer, node string, e *Explained) {
 	if v.LastOperation != pb.TxnOperation_UNDEFINED {
 		section("operation")(fmt.Sprintf("%v in transaction #%d%s", v.LastOperation, v.Txn, prefixed(", because of ", e.Reason)))
 	} else if e.Value != nil && v.State == pb.ValueState_CONFIGURED {
-		section("operation")("none: it was found as it should be when the agent started")
+		section("operation")("none: it already matched when the agent started")
 	}
 	if v.Base != "" {
 		section("derived from")(v.Base)

@@ -196,7 +196,7 @@ var watched = []string{
 // watchable adds the flag -w to a command, which then runs repeatedly and prints changed output.
 func (c *cli) watchable(cmd *cobra.Command) {
 	watch, once := false, cmd.RunE
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show it again whenever it changes")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the output again whenever it changes")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !watch {
 			return once(cmd, args)

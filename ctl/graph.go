@@ -26,13 +26,13 @@ func (c *cli) graphCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [KEY|OBJECT]",
 		Short: "Draw the values of a node and their dependencies",
-		Long: "Draws the values of a node, with solid lines to their dependencies and dashed ones to\n" +
-			"derived values. With KEY, which may be a part of keys, only matching values are drawn, with\n" +
-			"their dependencies. With --at, at that moment; the changes of a transaction have a golden border.\n\n" +
+		Long: "Draw the values of a node, with solid lines to dependencies and dashed lines to derived values. With\n" +
+			"KEY, a part of keys, draw only the matching values and their dependencies. With --at, draw the values\n" +
+			"of a past moment; values changed by that transaction have a golden border.\n\n" +
 			objectHelp + "\n\n" +
-			"-o dot is the language of Graphviz; -o svg is drawn by its program dot, or in plain\n" +
-			"columns if that is not installed here.\n" +
-			"A moment is " + momentForms + ".",
+			"-o dot prints the language of Graphviz. -o svg uses the program dot of Graphviz, or draws plain\n" +
+			"columns if dot is not installed.\n\n" +
+			momentHelp,
 		Example: "  graph --node node1 | dot -Tpng > node1.png\n  graph --node node1 vxlanBVI -o svg --file bvi.svg",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func (c *cli) graphCommand() *cobra.Command {
 				agents = []*Agent{a}
 			}
 			if len(agents) > 1 {
-				return Misused(fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", ")))
+				return Misused(fmt.Errorf("a graph shows one node: select it with --node: %s", strings.Join(target.Names(agents), ", ")))
 			}
 			word := ""
 			if len(args) == 1 {
@@ -88,8 +88,8 @@ func (c *cli) graphCommand() *cobra.Command {
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().StringVar(&file, "file", "", "write to this file instead of the standard output")
-	cmd.Flags().StringVar(&at, "at", "", "draw the values of this moment")
+	cmd.Flags().StringVar(&file, "file", "", "file to write to (default: standard output)")
+	cmd.Flags().StringVar(&at, "at", "", "moment to draw (default: now)")
 	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML, asJSONPath)
 }
 

@@ -18,9 +18,9 @@ import (
 func (c *cli) interfacesCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "interfaces [NODE]",
-		Short: "List the vswitches' interfaces with states and counters",
-		Long: `Shows the present interfaces of the vswitches and their pods. LINK is UP, DOWN without a carrier, or
-"disabled"; SINCE is when that began. RX is the number of packets received by the vswitch.`,
+		Short: "List the interfaces of the vswitches with states and counters",
+		Long: `List the interfaces of the vswitches and their pods. LINK is UP, DOWN (no carrier) or "disabled", and
+SINCE is the time of the last change of LINK. RX counts packets received by the vswitch.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -95,15 +95,15 @@ func (c *cli) dropsCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "drops [NODE]",
 		Short: "Show packets dropped as spoofed or forbidden",
-		Long: `Shows the numbers of dropped packets by sender and reason:
+		Long: `Show the number of dropped packets by sender and reason:
 
-  mac          foreign MAC address
-  ipv4, ipv6   foreign source address
-arp, nd      ARP or neighbour discovery for a foreign address
-  connections  one more connection than podConnectionLimit
-  vxlan        VXLAN from a pod, or from a host that is no node
-  loopback     to a loopback address of the node
-  ranges       to a load balancer's IP, from outside of its loadBalancerSourceRanges (nodes with VPP)`,
+  mac          source MAC address of another interface
+  ipv4, ipv6   source address of another interface
+  arp, nd      ARP or neighbour discovery for an address of another interface
+  connections  connection beyond podConnectionLimit
+  vxlan        VXLAN from a pod, or from a host that is not a node
+  loopback     destination is a loopback address of the node
+  ranges       source is outside loadBalancerSourceRanges (nodes with VPP only)`,
 	}), statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
 		t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
 		for _, a := range good {

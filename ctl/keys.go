@@ -74,14 +74,14 @@ func meant(p printer, keys []string, word string) (string, error) {
 	if len(found) > most {
 		list, more = found[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
 	}
-	return "", Misused(fmt.Errorf("%q means %d keys, give more of the one that you mean:\n  %s%s",
+	return "", Misused(fmt.Errorf("%q matches %d keys; use a longer part of the key:\n  %s%s",
 		word, len(found), p.Text(strings.Join(list, "\n  ")), more))
 }
 
 // hintedKey returns the error for a word that no key contains. It suggests a key or, for a word
 // without slashes, a part of a key.
 func hintedKey(word string, keys []string) error {
-	err := Misused(fmt.Errorf("no value has a key that contains %q", word))
+	err := Misused(fmt.Errorf("no key contains %q", word))
 	if nearest, ok := config.Nearest(word, keys); ok {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)
 	}
@@ -100,7 +100,7 @@ func hintedKey(word string, keys []string) error {
 // unknown returns the error for a word that selects no present key; it may select an earlier one.
 func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
 	if len(matching(pastKeys(ctx, agents), word)) > 0 {
-		return Misused(fmt.Errorf("no value has the key %q any more: `%s timeline %s` shows its history", word, c.name, word))
+		return Misused(fmt.Errorf("key %q was deleted: `%s timeline %s` shows its history", word, c.name, word))
 	}
 	pods := podNames(ctx, agents)
 	for _, pod := range pods {
@@ -108,7 +108,7 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 		pods = append(pods, name)
 	}
 	if pod, ok := config.Nearest(word, pods); ok {
-		return withSilentAgents(ctx, agents, Misused(fmt.Errorf("no value has the key %q, and no pod has this name: did you mean %q?", word, pod)))
+		return withSilentAgents(ctx, agents, Misused(fmt.Errorf("no value or pod is named %q: did you mean %q?", word, pod)))
 	}
 	return withSilentAgents(ctx, agents, hintedKey(word, keys))
 }

@@ -45,7 +45,7 @@ func TestNamesWithoutNamespaces(t *testing.T) {
 			t.Errorf("%s: asked for %s, not %s: %v", args, asked, want, err)
 		}
 	}
-	if _, _, err := run(t, "--agent", "n1=unix://"+socket, "services", "web"); err == nil || err.Error() != `"web" means several services: a/web, b/web: give the namespace, also with -n` {
+	if _, _, err := run(t, "--agent", "n1=unix://"+socket, "services", "web"); err == nil || err.Error() != `"web" matches several services: a/web, b/web: add the namespace, for example with -n` {
 		t.Errorf("%v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestNamesThatNobodyHas(t *testing.T) {
 				rest.JSON(w, struct{}{})
 				return
 			}
-			rest.Error(w, http.StatusNotFound, errors.New("there is none of that name"))
+			rest.Error(w, http.StatusNotFound, errors.New("no such name"))
 		})
 	}
 	socket := filepath.Join(t.TempDir(), "agent.sock")
@@ -68,7 +68,7 @@ func TestNamesThatNobodyHas(t *testing.T) {
 	withASilentOne := []string{"--agent", "n1=unix://" + socket, "--agent", "n2=unix://" + socket + ".none"}
 	for _, args := range []string{"services nope", "services nope -o json", "policies x/nope", "explain svc/nope"} {
 		_, errOut, err := run(t, append(both, strings.Fields(args)...)...)
-		if ExitCode(err) != exitUsage || err.Error() != "there is none of that name" || errOut != "" {
+		if ExitCode(err) != exitUsage || err.Error() != "no such name" || errOut != "" {
 			t.Errorf("%s: exit code %d, %v, %s", args, ExitCode(err), err, errOut)
 		}
 		if _, _, err := run(t, append(withASilentOne, strings.Fields(args)...)...); ExitCode(err) != 1 {
@@ -97,8 +97,8 @@ func TestNamesThatNobodyHas(t *testing.T) {
 // like other unknown names.
 func TestGraphOfServiceThatNobodyHas(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"graph svc/shop/nope", "no node has a value of service shop/nope"},
-		{"timeline svc/shop/nope --since -5m", "no node has a value of service shop/nope, nor had one as far as its history reaches back"},
+		{"graph svc/shop/nope", "no node has values of service shop/nope"},
+		{"timeline svc/shop/nope --since -5m", "no node has, or had in its history, values of service shop/nope"},
 	} {
 		if _, errOut, err := run(t, append(twoNodes(t), strings.Fields(c.args)...)...); err == nil || err.Error() != c.want || errOut != "" {
 			t.Errorf("%s: %v %s", c.args, err, errOut)

@@ -11,7 +11,7 @@ import (
 func (c *cli) nodeConfigCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "nodeconfig [NODE]",
-		Short: "Show the nodes' interfaces and gateways with their origin",
+		Short: "Show the configured interfaces and gateways of the nodes, and their source",
 	}), contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
 		t := p.Table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
 		t.Spare("NAT", "FROM", "OTHER-INTERFACES")

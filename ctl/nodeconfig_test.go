@@ -35,7 +35,7 @@ func TestNodeConfigOfTheNodes(t *testing.T) {
 	}{
 		{[]string{"nodeconfig"}, []string{"n     NodeConfig  eth0 192.168.1.5/24,fd00::5/64  eth1 10.50.0.1/24, eth2 (DHCP)  10.50.0.254  on", "refused: NodeConfig of node n"}},
 		{[]string{"nodeconfig", "n", "-o", "json"}, []string{`"source": "NodeConfig"`, `"refused": "NodeConfig of node n`, `"10.50.0.1/24"`}},
-		{[]string{"status"}, []string{"n     degraded  ready  v1       works without etcd: gone\n                                NodeConfig refused: NodeConfig of node n"}},
+		{[]string{"status"}, []string{"n     degraded  ready  v1       etcd unreachable: gone\n                                NodeConfig invalid: NodeConfig of node n"}},
 		{[]string{"status", "-o", "json"}, []string{`"nodeConfig": "NodeConfig of node n`}},
 	} {
 		out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, c.args...)...)

@@ -93,9 +93,9 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 	case known && template == "":
 		return nil
 	}
-	wrong := fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath())
+	wrong := fmt.Errorf("output format %q is not supported by %q", c.format, cmd.CommandPath())
 	if slices.Contains(allFormats, format(kind)) { // no slip: other commands know it
-		return fmt.Errorf("%w: known are %s", wrong, strings.Join(names, ", "))
+		return fmt.Errorf("%w: use one of %s", wrong, strings.Join(names, ", "))
 	}
 	return text.Hinted(wrong, string(c.format), names)
 }
@@ -109,7 +109,7 @@ func (c *cli) checkFollowed() error {
 	if slices.Contains([]format{asTable, asJSON, asYAML}, c.format) {
 		return nil
 	}
-	return Misused(fmt.Errorf("-o %s does not go with -f: known are table, wide, json, yaml", c.format))
+	return Misused(fmt.Errorf("-f does not support -o %s: use table, wide, json or yaml", c.format))
 }
 
 // encode writes a value in a format for programs.

@@ -28,22 +28,21 @@ func (c *cli) planCommand() *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE [NODE]",
-		Short: "Show the operations of a change without making it",
-		Long: "Asks a node which operations it would execute if the values in the file were requested.\n" +
-			"Nothing is changed. Files have the form of \"config apply\", or map keys to values, where\n" +
-			"null stands for the removal of a value:\n\n" +
+		Short: "Show the operations of a change without applying it",
+		Long: "Show the operations that a node would execute for the values in a file. Nothing is changed. The file\n" +
+			"has the form of \"config apply\", or maps keys to values, where null deletes a value:\n\n" +
 			"  config/vpp/v2/interfaces/loop1:\n" +
 			"    name: loop1\n" +
 			"    type: SOFTWARE_LOOPBACK\n" +
 			"    ip_addresses: [10.9.9.9/32]\n" +
 			"  config/vpp/v2/route/vrf/0/dst/10.8.0.0/16: null\n\n" +
-			"The part \"Values\" of the output of txns SEQ -o json is also accepted.",
+			"It may also be the part \"Values\" of the output of \"contivctl txns SEQ -o json\".",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			if file == "" {
-				return Misused(errors.New("-f FILE is missing: it holds the values, \"-\" is the standard input"))
+				return Misused(errors.New("-f is missing: use a file with values, or \"-\" for standard input"))
 			}
 			request, err := readPlan(file, cmd.InOrStdin())
 			if err != nil {
@@ -57,13 +56,13 @@ func (c *cli) planCommand() *cobra.Command {
 				return err
 			}
 			if len(agents) > 1 {
-				return Misused(fmt.Errorf("nodes have different values: name one of %s", strings.Join(target.Names(agents), ", ")))
+				return Misused(fmt.Errorf("a plan is for one node: select it with --node: %s", strings.Join(target.Names(agents), ", ")))
 			}
 			return c.showPlan(ctx, agents[0], request)
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "file with values in YAML or JSON, or directory with such files, - for the standard input")
-	cmd.Flags().BoolVar(&whole, "whole", false, "the file holds all values of the node: remove the others")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file with values in YAML or JSON, directory of such files, or - for standard input")
+	cmd.Flags().BoolVar(&whole, "whole", false, "treat the file as all values of the node: delete values that are not in it")
 	return cmd
 }
 
@@ -122,17 +121,17 @@ func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err er
 	}
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 || string(text) == "null" || string(text) == "{}" || string(text) == "[]" {
-		return request, fmt.Errorf("%s holds no values: see --help for its form", name)
+		return request, fmt.Errorf("%s has no values: see --help for the format", name)
 	}
 	switch text[0] {
 	case '[':
 		if json.Unmarshal(text, &request.Values) != nil {
-			err = errors.New("keys with values are expected, not a list: see --help for the form")
+			err = errors.New("expected a map of keys to values, not a list: see --help for the format")
 		}
 	case '{':
 		request.Values, err = readValues(text)
 	default:
-		err = errors.New("keys with values are expected: see --help for the form")
+		err = errors.New("expected a map of keys to values: see --help for the format")
 	}
 	if err != nil {
 		return request, fmt.Errorf("%s: %w", name, err)

@@ -57,7 +57,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	for _, p := range pods {
 		names = append(names, p.Namespace+"/"+p.Name)
 	}
-	return pod, false, Misused(fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", ")))
+	return pod, false, Misused(fmt.Errorf("%q matches several pods: %s", word, strings.Join(names, ", ")))
 }
 
 // worstFirst orders states by urgency.

@@ -80,7 +80,7 @@ func TestPodsAreExplained(t *testing.T) {
 		requireInOrder(t, socket, c.args, c.want)
 	}
 	for args, want := range map[string]string{
-		"explain twice":      `"twice" means several pods: default/twice, other/twice`,
+		"explain twice":      `"twice" matches several pods: default/twice, other/twice`,
 		"timeline web -n no": `unknown pod "web" in namespace "no"`,
 	} {
 		if _, _, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -22,15 +22,15 @@ func (c *cli) policiesCommand() *cobra.Command {
 	var namespace string
 	cmd := listing(&cobra.Command{
 		Use:   "policies [NAME]",
-		Short: "The network policies, and whether nodes have realised them",
-		Long: `Shows the network policies of the cluster, the pods that they are about, and the nodes that have not
-realised them; of one, the state of each node, since when and which transaction, and what keeps it from
-being realised. "policies --node NODE" asks one node.
+		Short: "Show the network policies and their state on the nodes",
+		Long: `Show the network policies of the cluster, the pods that they select, and the nodes that do not enforce
+them yet. With NAME, show the state of one policy on each node, since when, the transaction, and the
+reason if it is not enforced.
 
-NAME is NAMESPACE/NAME, or the name of a ClusterNetworkPolicy, or a name in the namespace of -n, else the only one of
-that name. Without NAME, -n shows the policies of this namespace only; a ClusterNetworkPolicy has none.
+NAME is NAMESPACE/NAME, the name of a ClusterNetworkPolicy, or a name in the namespace of -n. Without -n,
+a name must be unique in the cluster. Without NAME, -n lists the policies of one namespace.
 
-The exit code is 0 if all nodes that answer have realised all policies shown, and all answer, else 1.`,
+The exit code is 0 if all nodes answered and enforce all listed policies, else 1.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -134,10 +134,10 @@ func (c *cli) denialsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "denials",
-		Short: "What network policies deny",
-		Long: `Shows how many packets policies denied to and from the pods of each node, and which connections were
-wanted in the last half minute, with the policies that deny them. With -f, it goes on showing
-connections as they are denied, of many a part. "denials --node NODE" asks one node.`,
+		Short: "Show traffic denied by network policies",
+		Long: `Show the number of packets to and from the pods of each node that policies denied, and the connections
+denied in the last 30 seconds with the policies responsible. With -f, keep showing connections as they
+are denied; of many denials, only a sample is shown.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow {
@@ -155,7 +155,7 @@ connections as they are denied, of many a part. "denials --node NODE" asks one n
 			return show(c, target.GetAll[denials.Report](ctx, agents, denials.URL, nil), printDenials)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on showing connections as they are denied")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing connections as they are denied")
 	return cmd
 }
 

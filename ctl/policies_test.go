@@ -17,7 +17,7 @@ func TestPoliciesAreShownWithWhereTheyAreNotRealised(t *testing.T) {
 	txn, since := uint64(7), time.Date(2026, 11, 23, 12, 0, 0, 0, time.Local)
 	web := policy.PolicyReport{Namespace: "shop", Name: "web", Tier: "NetworkPolicy", Realised: true, Txn: &txn, Since: &since, Pods: []string{"shop/web-1", "shop/web-2"}}
 	broken := web
-	broken.Realised, broken.Pods, broken.Reasons = false, []string{"shop/web-3"}, []string{"pod shop/web-3 is not wired yet"}
+	broken.Realised, broken.Pods, broken.Reasons = false, []string{"shop/web-3"}, []string{"pod shop/web-3 is not connected yet"}
 	base := policy.PolicyReport{Name: "base", Tier: "Baseline", Priority: 10, Realised: true, Pods: []string{}}
 	agent := func(name string, policies ...policy.PolicyReport) string {
 		socket := filepath.Join(dir, name)
@@ -39,9 +39,9 @@ func TestPoliciesAreShownWithWhereTheyAreNotRealised(t *testing.T) {
 		not         string
 	}{
 		{[]string{"--agent", node1, "--agent", node2, "policies"}, []string{
-			"base Baseline 10 0 2/2", "shop/web NetworkPolicy - 3 1/2 node2: pod shop/web-3 is not wired yet"}, false, ""},
+			"base Baseline 10 0 2/2", "shop/web NetworkPolicy - 3 1/2 node2: pod shop/web-3 is not connected yet"}, false, ""},
 		{[]string{"--agent", node1, "--agent", node2, "policies", "shop/web"}, []string{
-			"node1 shop/web-1,shop/web-2 yes 7 2026-11-23 12:00:00", "node2 shop/web-3 no 7 2026-11-23 12:00:00 pod shop/web-3 is not wired yet"}, false, ""},
+			"node1 shop/web-1,shop/web-2 yes 7 2026-11-23 12:00:00", "node2 shop/web-3 no 7 2026-11-23 12:00:00 pod shop/web-3 is not connected yet"}, false, ""},
 		{[]string{"--agent", node1, "policies"}, []string{"shop/web NetworkPolicy - 2 1/1"}, true, ""},
 		{[]string{"--agent", node1, "--agent", node2, "policies", "base"}, []string{"node2 - yes"}, true, ""},
 		{[]string{"--agent", node2, "policies", "-o", "json"}, []string{`"realised": false,`}, false, ""},

@@ -46,7 +46,7 @@ func TestStatusOfNodes(t *testing.T) {
 			t.Errorf("%s: %v, %s", line, err, out)
 		}
 	}
-	for line, want := range map[string]string{"n4": `node "n4" is not known`, "--node n1 n2": "two nodes are named: n1 by --node, n2 by the argument"} {
+	for line, want := range map[string]string{"n4": `node "n4" is not known`, "--node n1 n2": "--node n1 contradicts the argument n2"} {
 		if _, _, err := run(t, append(append(agents, "status"), strings.Fields(line)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
@@ -55,7 +55,7 @@ func TestStatusOfNodes(t *testing.T) {
 
 // "outside", a word of the lab, gets an error with the correct form.
 func TestWhyOutside(t *testing.T) {
-	if _, _, err := run(t, "--agent", bigNode(t, 1, 10), "why", "web-0", "outside"); err == nil || !strings.Contains(err.Error(), "write the address of one") {
+	if _, _, err := run(t, "--agent", bigNode(t, 1, 10), "why", "web-0", "outside"); err == nil || !strings.Contains(err.Error(), "use an address outside of the cluster") {
 		t.Error(err)
 	}
 }

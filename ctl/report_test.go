@@ -231,8 +231,8 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	for args, want := range map[string]string{
 		"resync":             "a report cannot answer `contivctl resync`",
 		"config get":         "a report cannot answer `contivctl config get`",
-		"events -f":          "a report does not change: drop --follow",
-		"status -w":          "a report does not change: drop --watch",
+		"events -f":          "--from reads a report, which does not change: drop --follow",
+		"status -w":          "--from reads a report, which does not change: drop --watch",
 		"pods nobody":        `node "nobody" is not known`,
 		"why web db":         "a report cannot answer `contivctl why`",
 		"txns 1234 --node n": "transaction #1234 is not in the history",
@@ -241,7 +241,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 			t.Errorf("%s: exit code %d, %v", args, ExitCode(err), err)
 		}
 	}
-	for name, want := range map[string]string{file + "x": "no such file", filepath.Join(dir, "history/00000001.log"): "is no report that `contivctl report` made"} {
+	for name, want := range map[string]string{file + "x": "no such file", filepath.Join(dir, "history/00000001.log"): "is not a report of `contivctl report`"} {
 		if _, _, err := run(t, "--from", name, "status"); ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
 			t.Errorf("--from %s: exit code %d, %v", name, ExitCode(err), err)
 		}

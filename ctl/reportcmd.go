@@ -26,9 +26,9 @@ func (c *cli) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [NODE]",
 		Short: "Collect the agents' state into a file for a bug report",
-		Long: "Collects from all agents everything that the other commands show, and their histories. With --from\n" +
-			"FILE, other commands read such a file instead of asking agents. Secrets are removed; addresses and\n" +
-			"names of nodes, pods and services are included.",
+		Long: "Collect everything that the other commands show, with histories, from all agents into one file.\n" +
+			"Other commands read such a file with --from FILE. Secrets are removed; addresses, and names of nodes,\n" +
+			"pods and services, are included.",
 		Example: "  report --file bug.tgz\n  --from bug.tgz status",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +39,7 @@ func (c *cli) reportCommand() *cobra.Command {
 			ctx, cancel := c.within(cmd, timeout)
 			defer cancel()
 			if c.targets.Recorded != nil {
-				return Misused(errors.New("--from is a report already"))
+				return Misused(errors.New("--from and report exclude each other: drop --from"))
 			}
 			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
@@ -68,7 +68,7 @@ func (c *cli) reportCommand() *cobra.Command {
 			return failed
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "write to this file (default: contiv-report-TIME.tgz)")
+	cmd.Flags().StringVar(&file, "file", "", "file to write to (default: contiv-report-TIME.tgz)")
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	}
 	for _, flag := range []string{"follow", "watch"} {
 		if cmd.Flags().Changed(flag) {
-			return Misused(fmt.Errorf("--from: a report does not change: drop --%s", flag))
+			return Misused(fmt.Errorf("--from reads a report, which does not change: drop --%s", flag))
 		}
 	}
 	meta, agents, err := report.Open(name)
@@ -113,7 +113,7 @@ func (c *cli) openReport(name string, cmd *cobra.Command) error {
 // unreadable returns a readable error for a report file.
 func unreadable(name string, err error) error {
 	var damaged flate.CorruptInputError
-	what := "is no report that `contivctl report` made, which is a .tgz file"
+	what := "is not a report of `contivctl report`, which is a .tgz file"
 	switch {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, tar.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF) && !isGzip(name):
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -24,11 +24,11 @@ func (c *cli) resyncCommand() *cobra.Command {
 	var database bool
 	cmd := &cobra.Command{
 		Use:   "resync [NODE]",
-		Short: "Read the vswitch back and repair differences",
-		Long: "Makes nodes read back the state of their vswitch and repair differences from the configuration.\n" +
-			"Correct values are not touched. Failed operations are retried as usual.\n\n" +
-			"With --database, nodes read etcd again instead and recompute the configuration;\n" +
-			"this happens in the background, `events` shows it.",
+		Short: "Compare the vswitch with the configuration and repair differences",
+		Long: "Read the state of the vswitch on each node and repair differences from the configuration. Correct\n" +
+			"values are not touched. Failed operations are retried as usual.\n\n" +
+			"With --database, each node instead reads etcd again and recomputes the configuration, in the\n" +
+			"background; \"contivctl events\" shows the result.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -64,7 +64,7 @@ func (c *cli) resyncCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&database, "database", false, "read etcd again and recompute the configuration")
+	cmd.Flags().BoolVar(&database, "database", false, "read etcd again and recompute the configuration, instead of reading the vswitch")
 	return cmd
 }
 

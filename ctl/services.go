@@ -21,14 +21,14 @@ func (c *cli) servicesCommand() *cobra.Command {
 	var namespace string
 	cmd := listing(&cobra.Command{
 		Use:   "services [NAME]",
-		Short: "The Kubernetes services that nodes translate, and which endpoints they use",
-		Long: `Shows the services that the vswitch of each node translates; of one, all addresses, all endpoints,
-and why this node does not use some of them. "at NAME" is an interface of the pod other than eth0, which the
-annotation contivpp.io/service-endpoint-if names. INSIDE are pods of the node and its own processes, OUTSIDE
-all others. "services --node NODE" asks one node.
+		Short: "Show the Kubernetes services of each node and the endpoints that it uses",
+		Long: `Show the Kubernetes services that the vswitch of each node implements. With NAME, show all addresses
+and endpoints of one service, and why a node does not use some of them. "at NAME" is an interface of
+the pod other than eth0, selected by the annotation contivpp.io/service-endpoint-if. INSIDE are the pods
+and processes of the node, OUTSIDE all other clients.
 
-NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of that name. Without NAME,
--n shows the services of this namespace only.`,
+NAME is NAMESPACE/NAME, or a name in the namespace of -n. Without -n, a name must be unique in the
+cluster. Without NAME, -n lists the services of one namespace.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -269,7 +269,7 @@ func serviceNamed(ctx context.Context, agents []*Agent, namespace, word string) 
 		return id, false, nil
 	}
 	if checkName("service", name) != nil {
-		return id, true, Misused(fmt.Errorf("service %q: write it svc/NAMESPACE/NAME, such as svc/default/web", word))
+		return id, true, Misused(fmt.Errorf("service %q: use svc/NAMESPACE/NAME, such as svc/default/web", word))
 	}
 	full, err := serviceID(ctx, agents, namespace, name)
 	id.Namespace, id.Name, _ = strings.Cut(full, "/")

@@ -89,16 +89,16 @@ func TestServicesAreExplained(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"explain svc/no":               "no such service",
-		"explain svc/a/b/c":            "write it svc/NAMESPACE/NAME",
-		"timeline svc/x/never":         "no node has a value of service x/never, nor had one",
+		"explain svc/a/b/c":            "use svc/NAMESPACE/NAME",
+		"timeline svc/x/never":         "no node has, or had in its history, values of service x/never",
 		"why 10.1.1.2 svc/no":          "no such service",
 		"why 10.1.1.2 svc/web:htp":     `service default/web (10.96.0.10) has no port "htp": did you mean "http"?`,
-		"why 10.1.1.2 svc/web:http 80": `"svc/web:http" has a port already: drop "80"`,
-		"why 10.1.1.2 svc/web:":        "the port is missing",
-		"why svc/web 10.1.1.2":         "packets come from pods, nodes and addresses, and not from a service default/web: write one of its pods",
-		"why svc/web:http 10.1.1.2":    "packets come from there: give the port of the other end",
-		"why 10.1.1.2 10.1.1.3 http":   `"http" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`,
-		"why 10.1.1.2 svc/web 0":       `"0" is no port`,
+		"why 10.1.1.2 svc/web:http 80": `"svc/web:http" already has a port: drop "80"`,
+		"why 10.1.1.2 svc/web:":        "missing port",
+		"why svc/web 10.1.1.2":         "a service default/web sends no packets: use one of its pods as FROM",
+		"why svc/web:http 10.1.1.2":    "is the source and cannot have a port",
+		"why 10.1.1.2 10.1.1.3 http":   `"http" is not a port: use 80, 80/tcp, 53/udp or 3868/sctp`,
+		"why 10.1.1.2 svc/web 0":       `"0" is not a port`,
 		"why 10.1.1.2 wbe":             `unknown pod, node or service "wbe"`,
 	} {
 		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {

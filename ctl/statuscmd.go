@@ -13,15 +13,14 @@ import (
 func (c *cli) statusCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "status [NODE...]",
-		Short: "Whether the nodes are healthy, degraded or broken, and why",
-		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
-			"broken (its agent does not answer, or is not ready), and why: values that failed, cannot be, or wait for\n" +
-			"long; other nodes that do not answer over the overlay, or not to large packets; what others change again and\n" +
-			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
-			"brings the objects of Kubernetes, is said once for the cluster. What a vswitch cannot do of what is asked of it is\n" +
-			"noted; the node is healthy.\n\n" +
-			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken, 3 if\n" +
-			"the command line has a mistake, or it is not known which agents there are.",
+		Short: "Show the health of the nodes, with reasons",
+		Long: "Show whether each node is healthy, degraded (working with a problem) or broken (its agent does not\n" +
+			"answer or is not ready), and the reasons, such as failed values, nodes that cannot be reached over the\n" +
+			"overlay, repeated changes by other software, etcd out of reach, a full disk, or different versions.\n" +
+			"Problems of KSR are shown once for the cluster. A value that the vswitch does not implement is shown\n" +
+			"as a note; the node stays healthy.\n\n" +
+			"The exit code is 0 if everything is healthy, 1 if a node or the cluster is degraded, 2 if a node is\n" +
+			"broken, and 3 if the command line has a mistake or no agents were found.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)

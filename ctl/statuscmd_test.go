@@ -28,9 +28,9 @@ func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 		problem, database, want string
 		exit                    int
 	}{
-		{http.StatusOK, "", "not connected", "local  degraded  ready  1  works without etcd: not connected", 1},
-		{http.StatusOK, "", "etcd: out of reach: the connection was lost", "local  degraded  ready  1  works without etcd: out of reach: the connection was lost", 1},
-		{http.StatusServiceUnavailable, "startup resync is not done yet", "not connected", "local  broken  not ready  1  startup resync is not done yet without etcd: not connected", 2},
+		{http.StatusOK, "", "not connected", "local  degraded  ready  1  etcd unreachable: not connected", 1},
+		{http.StatusOK, "", "etcd: out of reach: the connection was lost", "local  degraded  ready  1  etcd unreachable: out of reach: the connection was lost", 1},
+		{http.StatusServiceUnavailable, "startup resync is not done yet", "not connected", "local  broken  not ready  1  startup resync is not done yet etcd unreachable: not connected", 2},
 	} {
 		socket := filepath.Join(t.TempDir(), "agent.sock")
 		mux := noValues()
@@ -97,8 +97,8 @@ func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
 	}
 	out = strings.Join(strings.Fields(out), " ")
 	for _, want := range []string{
-		`n degraded ready 1 mistake in --config-dir: 2.yaml: document 1: unknown field "nam"; document 2: is no YAML; what it said before counts `,
-		"mistake in --config-dir: 3.yaml: is no YAML; nothing of it counts",
+		`n degraded ready 1 mistake in --config-dir: 2.yaml: document 1: unknown field "nam"; document 2: is no YAML; its previous content is used `,
+		"mistake in --config-dir: 3.yaml: is no YAML; it is ignored",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in %q", want, out)
@@ -166,7 +166,7 @@ func TestStatusComparesVersions(t *testing.T) {
 		args = append(args, "--agent", name+"=unix://"+socket)
 	}
 	out, _, err := run(t, args...)
-	for _, want := range []string{"a healthy ready 2 b", "b degraded ready 1 the agent has version 1, and most others 2: finish the upgrade c healthy"} {
+	for _, want := range []string{"a healthy ready 2 b", "b degraded ready 1 the agent has version 1, but most agents 2: complete the upgrade c healthy"} {
 		if ExitCode(err) != 1 || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("%q is missing in %q, %v", want, out, err)
 		}
@@ -185,8 +185,8 @@ func TestStatusComparesClocks(t *testing.T) {
 		args = append(args, "--agent", name+"=unix://"+socket)
 	}
 	out, _, err := run(t, args...)
-	out = regexp.MustCompile(`(1h0m[01]s|59m59s) behind that of node [acd]`).ReplaceAllString(strings.Join(strings.Fields(out), " "), "SO MUCH behind")
-	want := "a healthy ready 1 b degraded ready 1 its clock is SO MUCH behind: have it set, by NTP for instance c healthy ready 1 d healthy"
+	out = regexp.MustCompile(`(1h0m[01]s|59m59s) behind the clock of node [acd]`).ReplaceAllString(strings.Join(strings.Fields(out), " "), "SO MUCH behind")
+	want := "a healthy ready 1 b degraded ready 1 its clock is SO MUCH behind: synchronise the clocks, for example with NTP c healthy ready 1 d healthy"
 	if ExitCode(err) != 1 || !strings.Contains(out, want) {
 		t.Errorf("%q is missing in %q, %v", want, out, err)
 	}

@@ -51,10 +51,10 @@ type object struct {
 
 // namespaceFlag adds the flag to a command whose arguments name objects.
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "for names without one")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace of names given without one (default: any, if the name is unique)")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		if *namespace != "" && len(args) == 0 {
-			return Misused(fmt.Errorf("-n %s says in which namespace a name is: name a pod, or svc/NAME", *namespace))
+			return Misused(fmt.Errorf("-n %s needs a name: add a pod, or svc/NAME", *namespace))
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 
 // listedNamespaceFlag adds the flag to a command that lists what is in the namespace if it has no argument.
 func listedNamespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "list only this namespace; with NAME, its namespace")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "namespace to list; with NAME, its namespace (default: all)")
 }
 
 // checkNamespace returns an error if a name has another namespace than the flag says.
@@ -71,7 +71,7 @@ func checkNamespace(namespace, name string) error {
 	if namespace == "" || !qualified || own == namespace {
 		return nil
 	}
-	return Misused(fmt.Errorf("two namespaces are given: -n %s, and %s in %q: drop one of them", namespace, own, name))
+	return Misused(fmt.Errorf("-n %s contradicts namespace %s in %q: drop one of them", namespace, own, name))
 }
 
 // objectNamed returns the object named by a word: svc/NAMESPACE/NAME, node/NAME or
@@ -92,9 +92,9 @@ func objectNamed(ctx context.Context, agents []*Agent, namespace, word string) (
 	if strings.Count(name, "/") > 1 || name == "" {
 		switch {
 		case mustBePod:
-			err = Misused(fmt.Errorf("pod %q: write it pod/NAMESPACE/NAME, such as pod/default/web", word))
+			err = Misused(fmt.Errorf("pod %q: use pod/NAMESPACE/NAME, such as pod/default/web", word))
 		case namespace != "":
-			err = Misused(fmt.Errorf("-n %s is for names of pods and services, and %q is a key: drop one of them", namespace, word))
+			err = Misused(fmt.Errorf("-n %s does not apply to %q, which is a key: drop one of them", namespace, word))
 		}
 		return t, err != nil, err
 	}
@@ -127,7 +127,7 @@ func onHostNetwork(ctx context.Context, agents []*Agent, namespace, name string)
 	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
 	for _, pod := range pods {
 		if pod.HostNetwork {
-			return Misused(fmt.Errorf("pod %s/%s has the network of %s itself (hostNetwork), so nothing is configured for it: see node/%s; `why` takes its name", pod.Namespace, pod.Name, pod.Node, pod.Node))
+			return Misused(fmt.Errorf("pod %s/%s uses the network of node %s (hostNetwork), so it has no values: use node/%s, or `contivctl why`", pod.Namespace, pod.Name, pod.Node, pod.Node))
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func podOnSilentNode(ctx context.Context, agents []*Agent, namespace, name strin
 	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
 	for _, pod := range pods {
 		if slices.Contains(silent, pod.Node) {
-			return fmt.Errorf("pod %s/%s is on %s, whose agent does not answer, so its state is unknown (a service is svc/%s)", pod.Namespace, pod.Name, pod.Node, name)
+			return fmt.Errorf("pod %s/%s is on %s, and its agent does not answer, so the state of the pod is unknown (for a service, use svc/%s)", pod.Namespace, pod.Name, pod.Node, name)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func (c *cli) object(ctx context.Context, agents []*Agent, namespace, word strin
 	defer cancel()
 	if all, allErr := c.targets.All(asking); allErr == nil {
 		if pod, elsewhere, podErr := podNamed(asking, all, namespace, name); podErr == nil && elsewhere {
-			return t, true, Misused(fmt.Errorf("pod %s/%s is on node %s, not on %s: drop --node, or name that one", pod.Namespace, pod.Name, pod.agent.Name, c.targets.Node))
+			return t, true, Misused(fmt.Errorf("pod %s/%s is on node %s, not on %s: drop --node, or use the node of the pod", pod.Namespace, pod.Name, pod.agent.Name, c.targets.Node))
 		}
 	}
 	return t, found, err
@@ -333,7 +333,7 @@ func (c *cli) showValuesOfObject(ctx context.Context, t object, query url.Values
 		if all > 0 {
 			return fmt.Errorf("%s has %s, but none in that state", t.name, count(all, "value"))
 		}
-		return Misused(fmt.Errorf("no node has a value of %s", t.name))
+		return Misused(fmt.Errorf("no node has values of %s", t.name))
 	}
 	return show(c, answers, writeValues)
 }
@@ -459,7 +459,7 @@ func (c *cli) timelineOfObject(ctx context.Context, t object, since time.Time) e
 	})
 	known := func(a answer[keyTimelines]) bool { return !errors.Is(a.Err, errNoHistory) }
 	if t.service != nil && !slices.ContainsFunc(answers, known) {
-		return Misused(fmt.Errorf("no node has a value of %s, nor had one as far as its history reaches back", t.name))
+		return Misused(fmt.Errorf("no node has, or had in its history, values of %s", t.name))
 	}
 	return show(c, answers, writeKeyTimelines)
 }
@@ -491,7 +491,7 @@ func (t object) oneAgent(ctx context.Context) (*Agent, error) {
 	case 1:
 		return agents[0], nil
 	}
-	return nil, Misused(fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(agents), ", ")))
+	return nil, Misused(fmt.Errorf("several nodes have values of %s: select one with --node: %s", t.name, strings.Join(target.Names(agents), ", ")))
 }
 
 // having returns the agents with values of the object, or an error if none has.
@@ -502,7 +502,7 @@ func (t object) having(ctx context.Context) (agents []*Agent, err error) {
 		}
 	}
 	if len(agents) == 0 {
-		return nil, withSilentAgents(ctx, t.agents, Misused(fmt.Errorf("no node has a value of %s", t.name)))
+		return nil, withSilentAgents(ctx, t.agents, Misused(fmt.Errorf("no node has values of %s", t.name)))
 	}
 	return agents, nil
 }
@@ -514,7 +514,7 @@ func (t object) having(ctx context.Context) (agents []*Agent, err error) {
 func checkName(kind, word string) error {
 	parts := strings.Split(word, "/")
 	if len(parts) > 2 || slices.Contains(parts, "") {
-		return Misused(fmt.Errorf("%q names no %s: write NAME or NAMESPACE/NAME, such as default/web", word, kind))
+		return Misused(fmt.Errorf("%q is not a name of a %s: use NAME or NAMESPACE/NAME, such as default/web", word, kind))
 	}
 	return nil
 }
@@ -581,5 +581,5 @@ func onlyOne(kind string, ids []string, name string) (string, error) {
 	case 1:
 		return ids[0], nil
 	}
-	return "", Misused(fmt.Errorf("%q means several %s: %s: give the namespace, also with -n", name, kind, strings.Join(ids, ", ")))
+	return "", Misused(fmt.Errorf("%q matches several %s: %s: add the namespace, for example with -n", name, kind, strings.Join(ids, ", ")))
 }

@@ -138,23 +138,23 @@ func TestObjects(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain node/n3":                `unknown node "n3": did you mean`,
 		"explain pod/wob":                `unknown pod "wob"`,
-		"explain pod/":                   "write it pod/NAMESPACE/NAME",
-		"explain pod/a/b/c":              "write it pod/NAMESPACE/NAME",
-		"explain wab":                    `no pod has this name: did you mean "web"?`,
+		"explain pod/":                   "use pod/NAMESPACE/NAME",
+		"explain pod/a/b/c":              "use pod/NAMESPACE/NAME",
+		"explain wab":                    `no value or pod is named "wab": did you mean "web"?`,
 		"explain web -n no":              `unknown pod "web" in namespace "no"`,
-		"values svc/":                    "write it svc/NAMESPACE/NAME",
-		"values node/n1":                 "no node has a value of node n1",
+		"values svc/":                    "use svc/NAMESPACE/NAME",
+		"values node/n1":                 "no node has values of node n1",
 		"values n2 --state FAILED":       "node n2 has 3 values, but none in that state",
 		"timeline node/n1":               "",
 		"graph node/n1":                  "node n2 has no value of node n1",
-		"graph svc/shop/cart":            "no node has a value of service shop/cart",
-		"graph web --node n2":            "pod shop/web is on node n1, not on n2: drop --node, or name that one",
+		"graph svc/shop/cart":            "no node has values of service shop/cart",
+		"graph web --node n2":            "pod shop/web is on node n1, not on n2: drop --node, or use the node of the pod",
 		"explain web --node n2":          "pod shop/web is on node n1, not on n2",
 		"values pod/shop/web --node n2":  "pod shop/web is on node n1, not on n2",
 		"timeline web -n shop --node n2": "pod shop/web is on node n1, not on n2",
 		"config get --all web --node n2": "pod shop/web is on node n1, not on n2",
-		"values nix --node n2":           "no value has a key that contains",
-		"config get web":                 "the values of pod shop/web are Contiv's own: add --all",
+		"values nix --node n2":           "no key contains",
+		"config get web":                 "the values of pod shop/web come from Contiv itself: add --all",
 		"config get --all web n1":        "are on different nodes",
 		"config get --all nothing":       "",
 		"config get --all node/n12":      `unknown node "n12"`,
@@ -177,7 +177,7 @@ func TestPodOnHostNetwork(t *testing.T) {
 	serve(t, filepath.Join(dir, "n1.sock"), mux)
 	for _, word := range []string{"proxy", "shop/proxy", "pod/shop/proxy"} {
 		_, _, err := run(t, "--agent", "n1=unix://"+dir+"/n1.sock", "explain", word)
-		if err == nil || !strings.Contains(err.Error(), "pod shop/proxy has the network of n1 itself") || ExitCode(err) != 3 {
+		if err == nil || !strings.Contains(err.Error(), "pod shop/proxy uses the network of node n1") || ExitCode(err) != 3 {
 			t.Errorf("%s: %v", word, err)
 		}
 	}
@@ -213,7 +213,7 @@ func TestOneAgentHangs(t *testing.T) {
 		err == nil || !strings.Contains(err.Error(), "the agent of n2 does not answer, so its values are unknown") {
 		t.Errorf("an unknown word: %v\n%s", err, errOut)
 	}
-	if _, _, err := run(t, append(agents, "explain", "db")...); err == nil || !strings.Contains(err.Error(), "pod shop/db is on n2, whose agent does not answer") {
+	if _, _, err := run(t, append(agents, "explain", "db")...); err == nil || !strings.Contains(err.Error(), "pod shop/db is on n2, and its agent does not answer") {
 		t.Errorf("a pod of the node: %v", err)
 	}
 	if out, errOut, err := run(t, append(agents, "explain", "web")...); err != nil || !strings.Contains(out, "n1: pod shop/web") {

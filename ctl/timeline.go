@@ -27,7 +27,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline KEY|OBJECT",
 		Short: "Show the history of a value, pod, service or node",
-		Long: "Shows each change of a present or past value with its transaction.\n\n" + keyHelp + "\n\n" +
+		Long: "Show each change of an existing or deleted value with its transaction.\n\n" + keyHelp + "\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,7 +60,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().StringVar(&since, "since", "", "only since T")
+	cmd.Flags().StringVar(&since, "since", "", "show only changes since T")
 	return cmd
 }
 
@@ -146,15 +146,15 @@ func (c *cli) diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff --from T [--to T] [NODE]",
 		Short: "Show the values that differ between two moments",
-		Long: "Shows which values appeared, changed and disappeared between two moments.\n\n" +
-			"A moment is " + momentForms + ".",
-		Example: "  diff --from -5m\n  diff --from txn:11 --to txn:12 node1   # what transaction 12 changed",
+		Long: "Show the values that were added, changed or removed between two moments.\n\n" +
+			momentHelp,
+		Example: "  diff --from -5m\n  diff --from txn:11 --to txn:12 node1   # changes of transaction 12",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			if from == "" {
-				return Misused(errors.New("--from is missing: write " + momentForms))
+				return Misused(errors.New("--from is missing: use " + timeForms + `, or "txn:12" for the end of transaction 12`))
 			}
 			now := c.now()
 			a, err := parseMoment("--from", from, now)
@@ -181,9 +181,9 @@ func (c *cli) diffCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the earlier moment")
-	cmd.Flags().StringVar(&from, "since", "", "the same")
-	cmd.Flags().StringVar(&to, "to", "", "the later moment (default: now)")
+	cmd.Flags().StringVar(&from, "from", "", "earlier moment")
+	cmd.Flags().StringVar(&from, "since", "", "same as --from")
+	cmd.Flags().StringVar(&to, "to", "", "later moment (default: now)")
 	return listing(cmd)
 }
 

@@ -27,9 +27,9 @@ func (c *cli) txnsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txns [SEQ]",
 		Short: "List the scheduler's transactions, or show one",
-		Long: "Lists the scheduler's transactions with the events that caused them. Retries and reports of the\n" +
-			"vswitch have no event. With SEQ, shows a transaction with its operations; -o diagram\n" +
-			"draws it as a Mermaid sequence diagram, -o svg as one for browsers.\n\n" +
+		Long: "List the scheduler's transactions with the events that caused them. Retries and notifications of the\n" +
+			"vswitch have no event. With SEQ, show one transaction with its operations; -o diagram draws it as a\n" +
+			"Mermaid sequence diagram, -o svg as an image.\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,12 +38,12 @@ func (c *cli) txnsCommand() *cobra.Command {
 			if len(args) == 1 {
 				one, err := parseSeq(args[0])
 				if err != nil {
-					return fmt.Errorf("%w: a node is named with --node", err)
+					return fmt.Errorf("%w: select a node with --node", err)
 				}
 				return c.showTxn(ctx, one)
 			}
 			if c.format == asDiagram || c.format == asSVG {
-				return Misused(errors.New("a diagram shows one transaction: give its sequence number"))
+				return Misused(errors.New("a diagram shows one transaction: add its sequence number"))
 			}
 			since, until, err := r.times(cmd, c.now())
 			if err != nil {
@@ -69,9 +69,9 @@ type span struct {
 }
 
 func (s *span) flags(cmd *cobra.Command, what string) {
-	cmd.Flags().UintVar(&s.last, "last", 20, "number of "+what+" of each node; 0: all that are remembered")
-	cmd.Flags().StringVar(&s.since, "since", "", "only records since T")
-	cmd.Flags().StringVar(&s.until, "until", "", "only records until T")
+	cmd.Flags().UintVar(&s.last, "last", 20, "number of "+what+" to show for each node; 0: all recorded")
+	cmd.Flags().StringVar(&s.since, "since", "", "show only records since T")
+	cmd.Flags().StringVar(&s.until, "until", "", "show only records until T")
 }
 
 // times returns the limits, zero if not given. With limits, all records between them are shown

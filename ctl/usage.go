@@ -88,7 +88,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if takes == "" {
 		return Misused(err)
 	}
-	return Misused(fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes))
+	return Misused(fmt.Errorf("--%s %s: use %s", invalid.GetFlag().Name, invalid.GetValue(), takes))
 }
 
 // flagMissing suggests a similar flag, or the equivalent of one known elsewhere: -w repeats a
@@ -147,7 +147,7 @@ func sayUsage(cmd *cobra.Command) {
 		case check(cmd, args) == nil:
 			return nil
 		case len(args) == 0:
-			return Misused(fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine()))
+			return Misused(fmt.Errorf("missing argument: usage: %s", cmd.UseLine()))
 		}
 		return Misused(fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine()))
 	}

@@ -24,8 +24,8 @@ func (c *cli) valuesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "values [KEY|OBJECT]",
 		Short: "List the states of values",
-		Long: "Lists values with their states; derived values are below their base values. KEY is a key or any\n" +
-			"part of keys, including the shortened form in tables with its ….\n\n" + objectHelp,
+		Long: "List values with their states. Derived values are listed below the value they derive from. KEY is a\n" +
+			"key or any part of keys, including the shortened form with … in tables.\n\n" + objectHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -51,7 +51,7 @@ func (c *cli) valuesCommand() *cobra.Command {
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().StringSliceVar(&states, "state", nil, "only values in these states, e.g. FAILED,PENDING; repeatable")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "list only values in these states, e.g. FAILED,PENDING; repeatable")
 	return listing(cmd)
 }
 

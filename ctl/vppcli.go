@@ -13,9 +13,9 @@ const vppCommandURL = "/vpp/command"
 func (c *cli) vppcliCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vppcli NODE COMMAND...",
-		Short: "Run a command of VPP's command line on a node",
-		Long: `Runs a command like vppctl(8) on the node, through the node's agent. The agent accepts it on its
-socket, and over TLS from clients with a certificate. The agent may revert changes.`,
+		Short: "Run a VPP command on a node",
+		Long: `Run a command of VPP's debug CLI on a node, as vppctl does, through the node's agent. The agent accepts
+it on its socket, and over TLS from clients with a certificate. The agent may revert changes made this way.`,
 		Example: "  contivctl vppcli node1 show interface",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

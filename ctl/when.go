@@ -13,10 +13,11 @@ import (
 )
 
 // timeForms lists the forms of a time.
-const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" for five minutes ago, or "now"`
+const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" (five minutes ago) or "now"`
 
-// momentForms lists the forms of a moment.
-const momentForms = timeForms + `, or "txn:12" for the end of transaction 12, "txn:3.12" of that in run 3`
+// momentHelp explains the forms of a moment.
+const momentHelp = "A moment is a time, " + timeForms + ",\n" +
+	`or the end of a transaction, "txn:12", or "txn:3.12" for transaction 12 of run 3.`
 
 // parseTime parses a time. A time of day without a date is the most recent in the past; without a
 // zone, it is local.
@@ -34,7 +35,7 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 	}
 	if d, err := time.ParseDuration(text); err == nil {
 		if d > 0 {
-			return now, fmt.Errorf("%q lies ahead: for the past write %q", text, "-"+strings.TrimPrefix(text, "+"))
+			return now, fmt.Errorf("%q is in the future: for the past, use %q", text, "-"+strings.TrimPrefix(text, "+"))
 		}
 		return now.Add(d), nil
 	}
@@ -61,12 +62,12 @@ func timeOf(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return now, fmt.Errorf("%q is no time: write %s", text, timeForms)
+	return now, fmt.Errorf("%q is not a time: use %s", text, timeForms)
 }
 
 func notFuture(text string, t, now time.Time) error {
 	if t.After(now.Add(time.Minute)) { // clocks differ
-		return fmt.Errorf("%s is in the future: now it is %s", text, now.Format("2006-01-02 15:04:05 MST"))
+		return fmt.Errorf("%s is in the future: the time is %s", text, now.Format("2006-01-02 15:04:05 MST"))
 	}
 	return nil
 }
@@ -93,14 +94,14 @@ func parseMoment(flag, text string, now time.Time) (m moment, err error) {
 	if named {
 		m.isTxn = true
 		if m.txn, err = parseSeq(word); err != nil {
-			return m, Misused(fmt.Errorf("%s: %q is no transaction: write its sequence number, e.g. txn:12", flag, text))
+			return m, Misused(fmt.Errorf("%s: %q is not a transaction: use its sequence number, such as txn:12", flag, text))
 		}
 		return m, nil
 	}
 	if m.time, err = parseTime(text, now); err != nil {
 		err = fmt.Errorf("%s: %w", flag, err)
 		if _, notNumber := strconv.ParseUint(text, 10, 64); notNumber == nil {
-			err = Misused(fmt.Errorf("%s: %q is no time: did you mean transaction %q?", flag, text, "txn:"+text))
+			err = Misused(fmt.Errorf("%s: %q is not a time: did you mean transaction %q?", flag, text, "txn:"+text))
 		}
 	}
 	return m, err

@@ -14,18 +14,17 @@ func (c *cli) whyCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "why FROM TO [PORT[/PROTOCOL]]",
-		Short: "Check the path of packets between two places",
-		Long: "Asks the agents at both ends how packets between them are handled, by Contiv, by the kernel and by\n" +
-			"foreign filters, and sends small and large packets from the source to each step of the path. With PORT\n" +
-			"and TCP, it also opens a connection.\n\n" +
+		Short: "Explain why packets between two endpoints arrive or not",
+		Long: "Check the path of packets between two endpoints: how Contiv, the kernel and filters of other software\n" +
+			"on both nodes handle them. Also send small and large probes from the source to each step of the path;\n" +
+			"with a TCP PORT, open a connection, too.\n\n" +
 			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, services (svc/NAME or svc/NAMESPACE/NAME), or\n" +
 			"addresses, also outside the cluster. pod/NAME and node/NAME are unambiguous. PORT may be the name of a\n" +
-			"service's port, also written svc/NAME:PORT.\n\n" +
-			"For a service, the paths to at most five of the client's endpoints are checked. If it\n" +
-			"has one port, PORT may be left out.\n\n" +
-			"The exit code is 0 if packets arrive without findings, 2 if no problem is known but nothing could\n" +
-			"be sent because FROM is outside the cluster, 3 if the command line has a mistake, such as a name\n" +
-			"that is unknown, or no agents are known, else 1.",
+			"service's port, also written svc/NAME:PORT. For a service with one port, PORT is optional. At most five\n" +
+			"endpoints of a service are checked.\n\n" +
+			"The exit code is 0 if packets arrive without findings, 2 if no problem was found but no probe could\n" +
+			"be sent because FROM is outside the cluster, 3 if the command line has a mistake, such as an unknown\n" +
+			"name, or no agents were found, else 1.",
 		Example: "  why web db 5432\n  why web svc/cart:http\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,7 +71,7 @@ func (c *cli) whyCommand() *cobra.Command {
 			return ErrReported
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of pods and services that are named without one")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of pods and services given without one (default: any, if the name is unique)")
 	return cmd
 }
 
@@ -82,7 +81,7 @@ func splitPort(args []string) (ends []string, port string, err error) {
 	ends = slices.Clone(args[:2])
 	if len(args) == 3 {
 		if port = args[2]; port == "" {
-			return nil, "", Misused(errors.New(`PORT is empty: write 80, 80/tcp or 53/udp, or leave it out`))
+			return nil, "", Misused(errors.New(`PORT is empty: use 80, 80/tcp or 53/udp, or omit it`))
 		}
 	}
 	for i, word := range ends {
@@ -91,11 +90,11 @@ func splitPort(args []string) (ends []string, port string, err error) {
 		case !strings.HasPrefix(word, servicePrefix) || !has:
 			continue
 		case i == 0:
-			return nil, "", Misused(fmt.Errorf("%q has a port, but packets come from there: give the port of the other end", word))
+			return nil, "", Misused(fmt.Errorf("%q is the source and cannot have a port: move the port to TO", word))
 		case port != "":
-			return nil, "", Misused(fmt.Errorf("%q has a port already: drop %q", word, port))
+			return nil, "", Misused(fmt.Errorf("%q already has a port: drop %q", word, port))
 		case of == "":
-			return nil, "", Misused(fmt.Errorf("%q: the port is missing", word))
+			return nil, "", Misused(fmt.Errorf("%q: missing port", word))
 		}
 		ends[i], port = name, of
 	}

@@ -51,7 +51,7 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		"pod shop/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2), port 80/tcp: not reached; the last that answers is its gateway\n",
 		"Without etcd (connection refused), later changes are unknown on node2.",
 		"node node1  something is in the way",
-		"it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0), and that is at 02:00:00:00:00:02",
+		"its neighbour entry for 192.168.16.2 of node node2 is 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0), but the node has 02:00:00:00:00:02",
 		"pod shop/web  icmp  1ms         1450 of 1450  its gateway",
 		"pod shop/web  icmp  no answer   -             pod db",
 	} {
@@ -68,7 +68,7 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		want string
 	}{
 		{[]string{"wob", "db"}, `unknown pod, node or service "wob"`},
-		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`},
+		{[]string{"web", "db", "0"}, `"0" is not a port: use 80, 80/tcp, 53/udp or 3868/sctp`},
 		{[]string{"web", "db", "-n", "shop"}, `unknown pod, node or service "db"`},
 		{[]string{"fd00::2", "db"}, "have no IP version in common"},
 		{[]string{"web"}, "usage: contivctl why FROM TO"},
@@ -186,20 +186,20 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 		to         string
 		want, not  string
 	}{
-		"another pod of the name":      {pods(web, podmanager.PodReport{Namespace: "shop", Name: "web", Node: "node2", IPs: []string{"10.1.2.3"}}), "web", `"web" means several pods: default/web, shop/web`, "→"},
+		"another pod of the name":      {pods(web, podmanager.PodReport{Namespace: "shop", Name: "web", Node: "node2", IPs: []string{"10.1.2.3"}}), "web", `"web" matches several pods: default/web, shop/web`, "→"},
 		"no other pod of the name":     {pods(web), "web", "pod default/web (10.1.1.2 on node1) → pod default/web (10.1.1.2 on node1): reached", "could be"},
-		"perhaps another of the name":  {nil, "web", `"web" is pod default/web of node1, and may also be a pod of node2, whose pods are unknown, because no agent answers there: write default/web`, "→"},
+		"perhaps another of the name":  {nil, "web", `"web" is pod default/web of node1, and may also be a pod of node2, where no agent answers: use default/web`, "→"},
 		"with its namespace, no doubt": {nil, "default/web", "→ pod default/web (10.1.1.2 on node1): reached", "could be"},
 		"its pod": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2", IPs: []string{"10.1.2.2"}}), "db",
 			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE FINDING node node2 its agent does not answer", "node node1 its agent"},
 		"a pod on the host network": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node1", IPs: []string{"192.168.16.1"}, HostNetwork: true}), "db",
-			"pod default/db has the network of node1 itself (hostNetwork): network policies know it by the address 192.168.16.1 (ipBlock), not by its labels", "no pod"},
+			"pod default/db uses the network of node node1 (hostNetwork): network policies match it by its address 192.168.16.1 (ipBlock), not by its labels", "no pod"},
 		"no pod of the name":    {pods(), "db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
-		"a pod without address": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2"}), "db", "pod default/db of node node2 has no network yet, as far as Kubernetes knows; if you mean the service, write svc/db", "→"},
-		"pods are not known":    {nil, "db", `"db" is a service and may also be a pod: the pods of node2 are unknown, because no agent answers there: write svc/db`, "→"},
+		"a pod without address": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2"}), "db", "pod default/db of node node2 has no network yet, as far as Kubernetes knows; for the service, use svc/db", "→"},
+		"pods are not known":    {nil, "db", `"db" is a service and may also be a pod of node2, where no agent answers: use svc/db`, "→"},
 		"the service":           {nil, "svc/db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
 		"nothing of the name":   {pods(), "pod/none", `unknown pod "none"`, "not known"},
-		"perhaps its pod":       {nil, "pod/none", `unknown pod "none": known are default/web (no answer from node2, whose pods are unknown`, "service"},
+		"perhaps its pod":       {nil, "pod/none", `unknown pod "none": use one of default/web (no answer from node2: for pods there, use the address of the pod`, "service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := run(t, "--agent", healthy(c.kubernetes), "--agent", hanging("node2"), "--timeout", "1s", "why", "default/web", c.to)
@@ -223,8 +223,8 @@ func TestWhyOfAStandaloneAgent(t *testing.T) {
 		return out + errOut + err.Error()
 	}
 	for want, got := range map[string]string{
-		`unknown pod, node or service "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
-		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                      ask("10.0.0.2", "10.0.0.1"),
+		`unknown pod, node or service "n1" (agents without Kubernetes, such as n1, have no names: use addresses)`: ask("n1", "10.0.0.1"),
+		"its agent does not report pods and paths: it runs without Kubernetes (--standalone)":                     ask("10.0.0.2", "10.0.0.1"),
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "no answer from") || strings.Contains(got, "does not answer") {
 			t.Errorf("expected %s, got %s", want, got)
@@ -247,8 +247,8 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		{"tcp", []path.Probe{{Kind: "icmp", Overlay: true}, {Kind: "icmp", End: true}, {Kind: "tcp", End: true, Answered: true}}, "port 80/tcp: reached", 0},
 		{"", []path.Probe{{From: "node n1", To: "node n2 over the overlay", Kind: "udp", Overlay: true, Answered: true}, {From: "pod shop/web", To: "pod db", Kind: "udp", End: true, Answered: true}},
 			"node n1       udp   0s          -        node n2 over the overlay, which answers no pings\n", 0},
-		{"", []path.Probe{{Kind: "udp", End: true, Answered: true, Size: 64, Wanted: 1450}}, "packets of 1450 bytes, which pods send, are lost: raise", 1},
-		{"udp", []path.Probe{gateway, icmp}, "the end answers pings; the port is not probed", 0},
+		{"", []path.Probe{{Kind: "udp", End: true, Answered: true, Size: 64, Wanted: 1450}}, "packets of 1450 bytes are lost, but pods send such packets: raise", 1},
+		{"udp", []path.Probe{gateway, icmp}, "the destination answers pings; the port is not probed", 0},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) {
@@ -307,8 +307,8 @@ func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
 		port   string
 		code   int
 	}{
-		": not reached: a node has the same address and answers instead\n":                    {path.Report{Source: true, LocalConflict: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
-		"Only pings were sent, which say nothing of the port; try it from 10.1.1.2: `nc -vzu": {path.Report{Source: true, NoEcho: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}, "53/udp", 2},
+		": not reached: a node with the same address answers instead\n":                    {path.Report{Source: true, LocalConflict: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
+		"Only pings were sent, which do not test the port; try it from 10.1.1.2: `nc -vzu": {path.Report{Source: true, NoEcho: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}, "53/udp", 2},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, c.report) })
@@ -339,7 +339,7 @@ func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {
 		"all stopped": {[]string{bad}, map[string]path.Report{bad: {Source: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}}, []string{"port 80/tcp: not reached", "endpoint 10.1.2.3:8080"}, 1},
 		"overlay": {[]string{good}, map[string]path.Report{good: {Source: true, Probes: []path.Probe{
 			{Kind: "icmp", Overlay: true}, {Kind: "icmp", Answered: true, End: true},
-		}}}, []string{"port 80/tcp: not reached", "endpoint 10.1.1.3:8080 10.1.1.3: the end is reached, but the overlay between the nodes does not answer"}, 1},
+		}}}, []string{"port 80/tcp: not reached", "endpoint 10.1.1.3:8080 10.1.1.3: the destination is reached, but the overlay between the nodes does not answer"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()

@@ -35,12 +35,12 @@ func TestTimesAsPeopleWriteThem(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"":                    "is no time: write",
-		"25:00":               "is no time: write",
-		"5m":                  `for the past write "-5m"`,
-		"+5m":                 `for the past write "-5m"`,
-		"2026-01-02 10:32:00": "is in the future: now it is 2026-01-02 10:30:00 CET",
-		"tomorrow":            "is no time: write",
+		"":                    "is not a time: use",
+		"25:00":               "is not a time: use",
+		"5m":                  `for the past, use "-5m"`,
+		"+5m":                 `for the past, use "-5m"`,
+		"2026-01-02 10:32:00": "is in the future: the time is 2026-01-02 10:30:00 CET",
+		"tomorrow":            "is not a time: use",
 	} {
 		if got, err := parseTime(text, now); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v %v, want an error with %q", text, got, err, want)
@@ -65,8 +65,8 @@ func TestWordsThatMeanKeys(t *testing.T) {
 		keys[3]:                            keys[3],
 		strings.TrimSuffix(keys[3], "/"):   keys[3],
 		"vpp-tap-0d7a4e1bb2f9…":            keys[1],
-		"config/…":                         "means 4 keys",
-		"config/vpp/v2/interfaces/":        "means 2 keys",
+		"config/…":                         "matches 4 keys",
+		"config/vpp/v2/interfaces/":        "matches 2 keys",
 		"vxlanbvi":                         `did you mean "vxlanBVI"?`,
 		"config/vpp/v2/interface/vxlanBVI": `did you mean "config/vpp/v2/interfaces/vxlanBVI"?`,
 		"(.*":                              "lists the keys",

@@ -87,7 +87,7 @@ func (f *files[T]) scan(touched map[string]bool) bool {
 	if !sameText(err, f.err) {
 		f.changed = true
 		if err != nil {
-			f.log.Error("Directory cannot be read; the previous files stay in force", "error", err)
+			f.log.Error("Reading the directory failed; the previous files stay in force", "error", err)
 		}
 	}
 	f.err = err

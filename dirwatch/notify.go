@@ -48,7 +48,7 @@ type notifier struct {
 func newNotifier(dir string, log *slog.Logger) *notifier {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("Changed files are found by scanning only", "error", err)
+		log.Warn("File notifications unavailable; scanning for changes", "error", err)
 	}
 	return &notifier{dir: dir, log: log, watcher: watcher}
 }
@@ -67,7 +67,7 @@ func (n *notifier) renew() {
 		_ = n.watcher.Remove(n.dir) // usually removed with the directory
 	}
 	if err := n.watcher.Add(n.dir); err != nil {
-		n.log.Warn("Changed files are found by scanning only", "error", err)
+		n.log.Warn("File notifications unavailable; scanning for changes", "error", err)
 		return
 	}
 	n.watched = info

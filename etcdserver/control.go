@@ -38,7 +38,7 @@ func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
 	server, err := startLocked(ctx, opts, func() error {
 		listener, err := listenControl(opts.DataDir)
 		if err != nil {
-			return fmt.Errorf("listen for orders in the data directory: %w", err)
+			return fmt.Errorf("listen for commands in the data directory: %w", err)
 		}
 		serving.Go(func() { control.Serve(listener) })
 		return nil
@@ -111,7 +111,7 @@ func (h *host) wait() error {
 			if ok {
 				return err
 			}
-			return errors.New("etcd ended by itself: see the log")
+			return errors.New("etcd stopped unexpectedly: see the log")
 		}
 	}
 }
@@ -131,14 +131,14 @@ func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	if err := server.Snapshot(w); err != nil {
-		h.opts.Logger.Error("A snapshot could not be given", "error", err)
+		h.opts.Logger.Error("Sending a snapshot failed", "error", err)
 		panic(http.ErrAbortHandler) // the client must notice that the snapshot is incomplete
 	}
 }
 
 func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	if len(h.opts.Members) > 0 {
-		http.Error(w, "this is one of several members, which have to be restored together: stop all of them, and call contiv-etcd restore with --name and --member on each of their nodes", http.StatusConflict)
+		http.Error(w, "one of several members cannot be restored alone: stop all members, and run contiv-etcd restore with --name and --member on each node", http.StatusConflict)
 		return
 	}
 	if _, err := h.serves(); err != nil {
@@ -155,11 +155,11 @@ func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 		err = h.replace(file)
 	}
 	if err != nil {
-		h.opts.Logger.Error("The data of etcd were not restored", "error", err)
+		h.opts.Logger.Error("Restoring the data of etcd failed", "error", err)
 		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
-	h.opts.Logger.Warn("The data of etcd were restored from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
+	h.opts.Logger.Warn("Restored the data of etcd from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
 }
 
 // replace restarts the server with the data of the snapshot or, if that fails, with its previous
@@ -174,7 +174,7 @@ func (h *host) replace(file string) error {
 	restored := Restore(file, h.opts)
 	server, err := Start(h.ctx, h.opts)
 	if err != nil {
-		h.failed = fmt.Errorf("start again after a restoration: %w", err)
+		h.failed = fmt.Errorf("restart after a restore: %w", err)
 	} else {
 		h.server = server
 	}
@@ -249,11 +249,11 @@ func ask(ctx context.Context, dir, method, path string, body io.Reader) (*http.R
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w %s", ErrNotServed, dir)
 	case err != nil:
-		return nil, fmt.Errorf("ask the contiv-etcd of %s: %w", dir, err)
+		return nil, fmt.Errorf("call the contiv-etcd of %s: %w", dir, err)
 	case response.StatusCode != http.StatusOK:
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
-		return nil, fmt.Errorf("contiv-etcd refuses: %s", strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("contiv-etcd refused: %s", strings.TrimSpace(string(text)))
 	}
 	return response, nil
 }

@@ -24,7 +24,7 @@ func lockDir(dir string) (*dirLock, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s: stop that process or give another directory", ErrDirInUse, dir)
+			return nil, fmt.Errorf("%w: %s: stop that process or use another directory", ErrDirInUse, dir)
 		}
 		return nil, fmt.Errorf("lock data directory %s: %w", dir, err)
 	}
@@ -32,7 +32,7 @@ func lockDir(dir string) (*dirLock, error) {
 }
 
 func dirError(dir string, err error) error {
-	return fmt.Errorf("%w: %s: %w: give a directory on a writable file system", ErrDirNotWritable, dir, err)
+	return fmt.Errorf("%w: %s: %w: use a directory on a writable file system", ErrDirNotWritable, dir, err)
 }
 
 func (l *dirLock) release() { l.file.Close() }

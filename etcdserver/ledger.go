@@ -210,12 +210,12 @@ func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
 	bytes, keys := l.settle(a)+a.pending.bytes+m.bytes, a.keys+a.pending.keys+m.keys
 	switch {
 	case bytes > l.limits.Bytes:
-		return nil, l.refuse(user, a, "bytes", fmt.Sprintf("it has %d MiB of at most %d, revisions that are not forgotten yet included", (bytes-m.bytes)>>20, l.limits.Bytes>>20))
+		return nil, l.refuse(user, a, "bytes", fmt.Sprintf("it uses %d MiB of at most %d, including revisions that are not compacted yet", (bytes-m.bytes)>>20, l.limits.Bytes>>20))
 	case keys > l.limits.Keys && m.keys > 0:
 		return nil, l.refuse(user, a, "keys", fmt.Sprintf("it has %d keys of at most %d", keys-m.keys, l.limits.Keys))
 	}
 	if level, near := l.level(); near && bytes > level {
-		return nil, l.refuse(user, a, "full", fmt.Sprintf("etcd is nearly full, and it has written most: %d MiB", (bytes-m.bytes)>>20))
+		return nil, l.refuse(user, a, "full", fmt.Sprintf("etcd is nearly full, and this user uses the most: %d MiB", (bytes-m.bytes)>>20))
 	}
 	a.pending.bytes += m.bytes
 	a.pending.keys += m.keys
@@ -254,7 +254,7 @@ func (l *ledger) refuse(user string, a *account, limit, why string) error {
 type refusal struct{ user, why string }
 
 func (r refusal) Error() string {
-	return fmt.Sprintf("the limit of %s in etcd is reached: %s", r.user, r.why)
+	return fmt.Sprintf("%s reached its limit in etcd: %s", r.user, r.why)
 }
 
 func (l *ledger) report() (most string) {

@@ -31,7 +31,7 @@ const (
 
 var refusedRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "contiv_etcd_refused_requests_total",
-	Help: "Requests that were refused because a user has reached a limit (bytes, keys, leases, watches), or has written most when etcd was nearly full (full).",
+	Help: "Requests refused because the user reached a limit (bytes, keys, leases, watches) or used the most when etcd was nearly full (full).",
 }, []string{"user", "limit"})
 
 type limiter struct {
@@ -225,7 +225,7 @@ func isLeaseOf(user string, id int64) bool { return id&^0xffff == leasesOf(user)
 
 func (l *limiter) grant(ctx context.Context, user string, r *pb.LeaseGrantRequest, handle grpc.UnaryHandler) (any, error) {
 	if r.ID != 0 && !isLeaseOf(user, r.ID) {
-		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: lease %x has an ID that is not of %s: have etcd choose it (ID 0)", r.ID, user)
+		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: lease %x has an ID outside the range of %s: let etcd choose the ID (ID 0)", r.ID, user)
 	}
 	all, err := l.etcd.Server.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
 	if err != nil {

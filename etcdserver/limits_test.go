@@ -270,7 +270,7 @@ func TestUsersAreLimited(t *testing.T) {
 				if _, err := evil.Delete(ctx, "/vnf-agent/evil/0", clientv3.WithPrefix()); err != nil {
 					t.Fatal(err)
 				}
-				await(t, "there is room for keys again", func() error { return test.write(ctx, evil, 0) })
+				await(t, "keys fit again", func() error { return test.write(ctx, evil, 0) })
 			}
 		})
 	}
@@ -470,7 +470,7 @@ func TestAccountsAgreeWithTheStore(t *testing.T) {
 	}
 	writers.Wait()
 	l := c.s.limits.ledger
-	await(t, "what is counted is what exists", func() error {
+	await(t, "the counts match the existing keys", func() error {
 		got, err := c.client(Root).Get(ctx, "/vnf-agent/", clientv3.WithPrefix())
 		if err != nil {
 			return err

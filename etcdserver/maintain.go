@@ -28,9 +28,9 @@ func (s *Server) maintain(ctx context.Context, quota int64, period time.Duration
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.log.Error("The database of etcd cannot be maintained", "error", err)
+			s.log.Error("Maintenance of the etcd database failed", "error", err)
 		case full && !toldFull:
-			s.log.Error("etcd is full and refuses writes: delete what is not needed, or raise --quota-mib", "inUseMiB", s.etcd.Server.Backend().SizeInUse()>>20, "quotaMiB", quota>>20)
+			s.log.Error("etcd is full and refuses writes: delete unneeded keys, or raise --quota-mib", "inUseMiB", s.etcd.Server.Backend().SizeInUse()>>20, "quotaMiB", quota>>20)
 		}
 		toldFull, tried = full && err == nil, -1
 		if toldFull {
@@ -62,7 +62,7 @@ func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, 
 			return true, nil
 		}
 		if err := s.forgetRevisions(ctx); err != nil {
-			return true, fmt.Errorf("forget old revisions: %w", err)
+			return true, fmt.Errorf("compact old revisions: %w", err)
 		}
 	}
 	start := time.Now()
@@ -70,14 +70,14 @@ func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, 
 		return full, fmt.Errorf("defragment: %w", err)
 	}
 	now := server.Backend().Size()
-	s.log.Info("The database of etcd was defragmented", "beforeMiB", before>>20, "afterMiB", now>>20, "duration", time.Since(start))
+	s.log.Info("etcd database defragmented", "beforeMiB", before>>20, "afterMiB", now>>20, "duration", time.Since(start))
 	if !full || now > quota-quota/10 {
 		return full, nil
 	}
 	if _, err := server.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(server.MemberID()), Alarm: pb.AlarmType_NOSPACE}); err != nil {
 		return full, fmt.Errorf("allow writes again: %w", err)
 	}
-	s.log.Warn("etcd was full and has space again", "sizeMiB", now>>20, "quotaMiB", quota>>20)
+	s.log.Warn("etcd has free space again", "sizeMiB", now>>20, "quotaMiB", quota>>20)
 	return false, nil
 }
 

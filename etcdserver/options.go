@@ -128,13 +128,13 @@ type endpoints struct {
 func (o Options) resolve() (endpoints, error) {
 	var e endpoints
 	if (o.CertFile == "") != (o.KeyFile == "") {
-		return e, errors.New("give both the certificate and its key, or neither")
+		return e, errors.New("set both the certificate and its key, or neither")
 	}
 	if o.SnapshotEvery < 0 || o.SnapshotKeep < 1 {
-		return e, fmt.Errorf("snapshots every %v, %d of which are kept: give a positive duration, and keep one at least", o.SnapshotEvery, o.SnapshotKeep)
+		return e, fmt.Errorf("snapshots every %v, keeping %d: use a positive duration, and keep at least one", o.SnapshotEvery, o.SnapshotKeep)
 	}
 	if o.SnapshotEvery > 0 && o.SnapshotDir == "" {
-		return e, errors.New("snapshots need a directory: give --snapshot-dir")
+		return e, errors.New("snapshots need a directory: set --snapshot-dir")
 	}
 	if err := o.checkMembers(); err != nil {
 		return e, err
@@ -143,7 +143,7 @@ func (o Options) resolve() (endpoints, error) {
 		return e, errors.New("limits of users must be positive; 0: the default")
 	}
 	if o.Users && o.ClientCAFile == "" {
-		return e, errors.New("users are known by their certificates: give the CA of the clients")
+		return e, errors.New("--users requires client certificates: set --client-ca-file")
 	}
 	peerPort := 0
 	for _, s := range o.ClientURLs {
@@ -152,10 +152,10 @@ func (o Options) resolve() (endpoints, error) {
 			return e, err
 		}
 		if u.Scheme == "https" && o.CertFile == "" {
-			return e, fmt.Errorf("client URL %q: https needs a certificate and its key", s)
+			return e, fmt.Errorf("client URL %q: https requires a certificate and its key", s)
 		}
 		if u.Scheme == "http" && !isLoopback(u.Hostname()) && !o.PlainText {
-			return e, fmt.Errorf("client URL %q: everybody who reaches this address could read and change all data: use https with a client CA, a loopback address, a unix socket, or allow plain text (--plain-text)", s)
+			return e, fmt.Errorf("client URL %q: anyone who can reach this address could read and change all data: use https with a client CA, a loopback address or a unix socket, or allow it with --plain-text", s)
 		}
 		anyPort := u.Port() == "0"
 		if err := fillPort(&u); err != nil {

@@ -23,7 +23,7 @@ var (
 		Name: "contiv_etcd_pending_connections", Help: "Connections of clients that have not shown a certificate yet.",
 	})
 	establishedConnections = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "contiv_etcd_connections", Help: "Connections of clients whose handshake has succeeded.",
+		Name: "contiv_etcd_connections", Help: "Client connections with a completed handshake.",
 	})
 	refusedConnections = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "contiv_etcd_refused_connections_total",

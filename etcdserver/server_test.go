@@ -137,10 +137,10 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		{"peer port taken", func(o *Options) { o.PeerURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another peer URL"},
 		{"health port taken", func(o *Options) { o.HealthURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another health URL"},
 		{"health with TLS", func(o *Options) { o.HealthURL = "https://127.0.0.1:0" }, nil, "must be http"},
-		{"directory in use", func(o *Options) { o.DataDir = running.DataDir }, ErrDirInUse, "give another directory"},
+		{"directory in use", func(o *Options) { o.DataDir = running.DataDir }, ErrDirInUse, "use another directory"},
 		{"directory below a file", func(o *Options) { o.DataDir = "/dev/null/data" }, ErrDirNotWritable, "writable file system"},
 		{"directory on a read-only file system", func(o *Options) { o.DataDir = "/proc/contiv-data" }, ErrDirNotWritable, "writable file system"},
-		{"https without certificate", func(o *Options) { o.ClientURLs = []string{"https://127.0.0.1:0"} }, nil, "needs a certificate"},
+		{"https without certificate", func(o *Options) { o.ClientURLs = []string{"https://127.0.0.1:0"} }, nil, "requires a certificate"},
 		{"certificate without key", func(o *Options) { o.CertFile = "x" }, nil, "both"},
 		{"name instead of address", func(o *Options) { o.ClientURLs = []string{"http://example.org:1"} }, nil, "no IP address"},
 		{"no port", func(o *Options) { o.ClientURLs = []string{"http://127.0.0.1"} }, nil, "IP:PORT"},
@@ -196,7 +196,7 @@ func TestPlainTextIsForLoopbackUnlessAllowed(t *testing.T) {
 		t.Errorf("loopback: %v", err)
 	}
 	opts.ClientURLs = []string{"http://192.0.2.1:2379"}
-	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "everybody who reaches this address") {
+	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "anyone who can reach this address") {
 		t.Errorf("other address: %v", err)
 	}
 	opts.PlainText = true
@@ -208,7 +208,7 @@ func TestPlainTextIsForLoopbackUnlessAllowed(t *testing.T) {
 func TestUsersNeedCertificates(t *testing.T) {
 	opts := testOptions(t)
 	opts.Users = true
-	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "CA of the clients") {
+	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "requires client certificates") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (s *Server) Snapshot(w io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), catchUpTimeout)
 	defer cancel()
 	if err := s.etcd.Server.LinearizableReadNotify(ctx); err != nil {
-		s.log.Warn("The snapshot may lack the newest data: most other members do not answer", "error", err)
+		s.log.Warn("Snapshot may lack the newest data: most members do not answer", "error", err)
 	}
 	s.etcd.Server.KV().Commit()
 	snapshot := s.etcd.Server.Backend().Snapshot()
@@ -93,7 +93,7 @@ const (
 
 var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "contiv_etcd_last_snapshot_timestamp_seconds",
-	Help: "When the newest of the scheduled snapshots was made; 0: there is none.",
+	Help: "Time of the newest scheduled snapshot; 0 if none exists.",
 })
 
 // registerMetrics uses the default registry, as etcd does.
@@ -109,7 +109,7 @@ func (s *Server) schedule(ctx context.Context, opts Options) {
 			lastSnapshot.Set(float64(newest.Unix()))
 			wait = max(time.Until(newest.Add(opts.SnapshotEvery)), 0)
 		} else {
-			s.log.Error("The data of etcd cannot be backed up", "directory", opts.SnapshotDir, "error", err, "again", wait)
+			s.log.Error("Scheduled snapshot failed", "directory", opts.SnapshotDir, "error", err, "again", wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -138,7 +138,7 @@ func (s *Server) scheduled(opts Options, now time.Time) (time.Time, error) {
 	if err := WriteSnapshotFile(file, s.Snapshot); err != nil {
 		return now, err
 	}
-	s.log.Info("The data of etcd are backed up", "file", file)
+	s.log.Info("Snapshot written", "file", file)
 	if files, err = snapshots(opts.SnapshotDir); err != nil {
 		return now, err
 	}

@@ -86,14 +86,14 @@ func TestRestoringWhileClientsWatch(t *testing.T) {
 		t.Errorf("the revision went from %d to %d", before.Header.Revision, after.Header.Revision)
 	}
 	if after.Header.ClusterId == before.Header.ClusterId {
-		t.Error("nothing tells clients that this is not the etcd that it was")
+		t.Error("clients cannot detect that the data were restored")
 	}
 	r := <-c.Watch(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithRev(before.Header.Revision+1))
 	if !errors.Is(r.Err(), rpctypes.ErrCompacted) {
-		t.Errorf("who goes on watching is told %v, want %v", r.Err(), rpctypes.ErrCompacted)
+		t.Errorf("an older watch gets %v, want %v", r.Err(), rpctypes.ErrCompacted)
 	}
 	if _, err := os.Stat(filepath.Join(opts.DataDir, ReplacedDir, memberDir)); err != nil {
-		t.Errorf("what was there before: %v", err)
+		t.Errorf("the previous data: %v", err)
 	}
 	put(t, s.Endpoint(), "/later", "again")
 }
@@ -107,7 +107,7 @@ func TestRestoringWhatNobodyServes(t *testing.T) {
 	file := takeSnapshot(t, served.DataDir)
 
 	if err := restoreFrom(t, opts.DataDir, file); !errors.Is(err, ErrNotServed) {
-		t.Fatalf("asking a directory that nobody serves: %v", err)
+		t.Fatalf("request to a directory without a server: %v", err)
 	}
 	for range 2 { // into an empty directory, and over data
 		if err := Restore(file, opts); err != nil {
@@ -118,7 +118,7 @@ func TestRestoringWhatNobodyServes(t *testing.T) {
 			t.Errorf("restored: %q", got)
 		}
 		if err := Restore(file, opts); !errors.Is(err, ErrDirInUse) {
-			t.Errorf("restoring what is served: %v", err)
+			t.Errorf("restoring a served directory: %v", err)
 		}
 		restored.Close()
 	}

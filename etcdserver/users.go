@@ -65,7 +65,7 @@ func (s *Server) enableUsers(ctx context.Context) error {
 		return fmt.Errorf("add the user %s: %w", Root, err)
 	}
 	if _, err := client.UserGrantRole(ctx, Root, Root); err != nil {
-		return fmt.Errorf("give the user %s its role: %w", Root, err)
+		return fmt.Errorf("grant the user %s its role: %w", Root, err)
 	}
 	if _, err := client.AuthEnable(ctx); err != nil {
 		return fmt.Errorf("have etcd ask for users: %w", err)

@@ -29,7 +29,7 @@ for kernel in "$@"; do
 	case $kernel in
 	stable) suites=("$suite" "$suite-updates") ;;
 	backports) suites=("$suite-backports") ;;
-	*) echo "there is no kernel $kernel: use stable or backports" >&2; exit 1 ;;
+	*) echo "unknown kernel $kernel: use stable or backports" >&2; exit 1 ;;
 	esac
 	for s in "${suites[@]}"; do echo "deb [signed-by=$keyring] $mirror $s main"; done >"$kernel.list"
 	mkdir -p "lists-$kernel/partial" "cache-$kernel/archives/partial"

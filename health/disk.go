@@ -33,5 +33,5 @@ func full(directory string, size, free uint64) string {
 	if size == 0 || free >= minFreeBytes || float64(free) >= minFreeShare*float64(size) && free >= minFreeBytes/4 {
 		return ""
 	}
-	return fmt.Sprintf("the file system of %s has only %d MiB free, and the agent keeps its mirror of etcd and the addresses of pods there: free some space", directory, free>>20)
+	return fmt.Sprintf("the file system of %s has only %d MiB free for the agent's mirror of etcd and pod addresses: free some space", directory, free>>20)
 }

@@ -112,12 +112,12 @@ func TestDriftThatComesBack(t *testing.T) {
 		t.Errorf("twice: %q", got)
 	}
 	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a"), repair(6, "drift: it went", "gone"), repair(7, "drift: it went", "gone"), repair(8, "drift: it went", "gone")), exists, alone)
-	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times within 10 minutes, last in transaction #5 (drift: route a was deleted)") {
+	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times in 10 minutes, last in transaction #5 (drift: route a was deleted)") {
 		t.Errorf("%q", got)
 	}
 	ofPod := func(string) string { return "the network of pod shop/web" }
 	got = recurring([]*kvscheduler.RecordedTxn{repair(1, "drift: it went", "a", "b"), repair(2, "drift: it went", "b"), repair(3, "drift: it went", "c")}, exists, ofPod)
-	if len(got) != 1 || !strings.HasPrefix(got[0], "the network of pod shop/web was repaired 3 times within 10 minutes, last in transaction #3") {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "the network of pod shop/web was repaired 3 times in 10 minutes, last in transaction #3") {
 		t.Errorf("%q", got)
 	}
 }

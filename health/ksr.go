@@ -68,7 +68,7 @@ func (k *ksr) look(kv store.KV, now time.Time) (problems []string) {
 	const effect = "changes in Kubernetes do not reach the nodes"
 	if kv.Value == nil {
 		if silent {
-			problems = append(problems, "KSR has never said in etcd how it is: "+effect+" while it does not run, or does not reach the API server; see the log of contiv-ksr")
+			problems = append(problems, "KSR has never reported its status in etcd: "+effect+" while KSR does not run or cannot reach the API server; see the log of contiv-ksr")
 		}
 		return problems
 	}
@@ -77,14 +77,14 @@ func (k *ksr) look(kv store.KV, now time.Time) (problems []string) {
 		return []string{fmt.Sprintf("the status of KSR in etcd (%s) cannot be read: %v", published.KSRKey, err)}
 	}
 	if silent {
-		return []string{fmt.Sprintf("KSR (instance %s) has written nothing into etcd since %s: %s until it runs, and reaches the API server; see the log of contiv-ksr",
+		return []string{fmt.Sprintf("KSR (instance %s) has written nothing to etcd since %s: %s until KSR runs and reaches the API server; see the log of contiv-ksr",
 			status.Instance, status.Time.UTC().Format(time.RFC3339), effect)}
 	}
 	for _, problem := range status.Problems {
 		problems = append(problems, "KSR: "+strings.ReplaceAll(problem, "\n", "; "))
 	}
 	if status.More > 0 {
-		problems = append(problems, fmt.Sprintf("KSR: %d more problems, which /readiness of contiv-ksr lists", status.More))
+		problems = append(problems, fmt.Sprintf("KSR: %d more problems: see /readiness of contiv-ksr", status.More))
 	}
 	return problems
 }

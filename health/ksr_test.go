@@ -48,7 +48,7 @@ func TestKSR(t *testing.T) {
 		}
 		expect("at first", "")
 		time.Sleep(ksrSilent)
-		expect("without KSR", "KSR has never said")
+		expect("without KSR", "KSR has never reported its status")
 		write(published.KSR{Complete: true})
 		expect("when it runs", "")
 		for range 10 { // heartbeats
@@ -57,13 +57,13 @@ func TestKSR(t *testing.T) {
 			expect("while it runs", "")
 		}
 		time.Sleep(ksrSilent)
-		expect("when it is gone", "KSR (instance host1) has written nothing into etcd since 2000-01-01T00:04:20Z: changes in Kubernetes do not reach the nodes until")
+		expect("when it is gone", "KSR (instance host1) has written nothing to etcd since 2000-01-01T00:04:20Z: changes in Kubernetes do not reach the nodes until")
 		down = errors.New("not connected")
 		expect("without etcd", "")
 		down = nil
 		expect("with etcd again", "")
 		write(published.KSR{Complete: true, Problems: []string{"pods cannot be read:\nforbidden"}, More: 2})
-		expect("with problems", "KSR: pods cannot be read:; forbidden\nKSR: 2 more problems, which")
+		expect("with problems", "KSR: pods cannot be read:; forbidden\nKSR: 2 more problems: see")
 		write(published.KSR{Complete: true})
 		expect("at last", "")
 	})

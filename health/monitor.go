@@ -102,8 +102,8 @@ func (m *Monitor) Verdict(problems []Problem) string {
 }
 
 var (
-	verdictDesc  = prometheus.NewDesc("contiv_node_verdict", "0 if the node is healthy, 1 if it is degraded, 2 if it is broken.", nil, nil)
-	problemsDesc = prometheus.NewDesc("contiv_node_problems", "Problems that a check has found.", []string{"check"}, nil)
+	verdictDesc  = prometheus.NewDesc("contiv_node_verdict", "Health of the node: 0 healthy, 1 degraded, 2 broken.", nil, nil)
+	problemsDesc = prometheus.NewDesc("contiv_node_problems", "Problems found by a check.", []string{"check"}, nil)
 )
 
 func (m *Monitor) Describe(out chan<- *prometheus.Desc) { out <- verdictDesc; out <- problemsDesc }

@@ -36,7 +36,7 @@ func (p Publisher) Run(ctx context.Context) {
 			if err == nil {
 				last = next
 			} else if !failing && ctx.Err() == nil {
-				p.Log.Warn("The verdict on this node cannot be published in etcd now", "error", err)
+				p.Log.Warn("Publishing the health of this node in etcd failed", "error", err)
 			}
 			failing = err != nil
 		}

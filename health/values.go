@@ -127,10 +127,10 @@ func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool, ow
 			break
 		}
 		if i == 3 {
-			problems = append(problems, "and more values are changed by others and repaired again and again")
+			problems = append(problems, "and more values are repeatedly changed by other programs and repaired")
 			break
 		}
-		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %d minutes, last in transaction #%d (%s): find the program that changes it",
+		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times in %d minutes, last in transaction #%d (%s): find the program that changes it",
 			key, times[key], driftWithin/time.Minute, last[key].SeqNum, last[key].Description)))
 	}
 	return problems

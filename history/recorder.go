@@ -255,9 +255,9 @@ func (r *Recorder) note(err error) {
 	r.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		r.o.Log.Warn("Cannot record history", "error", err)
+		r.o.Log.Warn("Recording history failed", "error", err)
 	case err == nil && before != nil:
-		r.o.Log.Info("History is recorded again")
+		r.o.Log.Info("Recording history again")
 	}
 }
 

@@ -67,7 +67,7 @@ func TestConversionOfClusterPolicies(t *testing.T) {
 			}},
 			head + `,"ingress":[{"name":"b","action":"DENY",` + all + `}],"invalid":["spec.tier: \"Middle\" is none of Admin and Baseline; only the Deny rules hold, in the tier Admin"]`,
 		},
-		{"a subject that is not understood is nobody", cnp.Spec{Tier: cnp.Admin, Subject: cnp.Peer{}}, ""},
+		{"an unknown subject selects no pods", cnp.Spec{Tier: cnp.Admin, Subject: cnp.Peer{}}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := `{"name":"p"`

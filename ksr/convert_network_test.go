@@ -82,7 +82,7 @@ func TestConversionOfPolicies(t *testing.T) {
 		},
 		{"types by default: ingress", networkingv1.NetworkPolicySpec{}, `"pods":{},"policy_type":"INGRESS"`},
 		{
-			"types by default: egress as well if there are such rules",
+			"default types: also egress if egress rules exist",
 			networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}},
 			`"pods":{},"policy_type":"INGRESS_AND_EGRESS","egress_rule":[{}]`,
 		},

@@ -64,7 +64,7 @@ func (r *Reflector) campaign(ctx context.Context) {
 			return
 		}
 		if led || backoff == r.opts.RetryMin {
-			r.log.Warn("this instance does not lead: it tries again", "reason", err)
+			r.log.Warn("this instance is not the leader, retrying", "reason", err)
 		}
 		if led {
 			backoff = r.opts.RetryMin
@@ -117,7 +117,7 @@ func (r *Reflector) awaitReach(ctx context.Context) {
 		if lost == nil || !r.hasOthers(ctx, true) {
 			return
 		}
-		r.setSynced(fmt.Errorf("others may write to the store: %w", lost), false)
+		r.setSynced(fmt.Errorf("lost the exclusive right to write to the store: %w", lost), false)
 		select {
 		case <-changed:
 		case <-time.After(r.opts.CheckInterval): // instances come and go
@@ -137,7 +137,7 @@ func (r *Reflector) awaitCutOff(ctx context.Context, leads <-chan struct{}) erro
 		if lost != nil {
 			wait := time.Until(since.Add(patience))
 			if wait <= 0 && r.hasOthers(ctx, false) {
-				return fmt.Errorf("another instance is to lead: %w", lost)
+				return fmt.Errorf("another instance takes over the leadership: %w", lost)
 			}
 			again = time.After(max(wait, r.opts.CheckInterval))
 		}

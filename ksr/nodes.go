@@ -33,7 +33,7 @@ func (w *writer) removeNode(ctx context.Context, name string) (ids []string, err
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &claim); err != nil || claim.GetName() != name {
 			continue
 		}
-		w.log.Info("node left: its ID is free", "node", name, "id", claim.GetId())
+		w.log.Info("node left, ID released", "node", name, "id", claim.GetId())
 		ids = append(ids, kv.Key)
 	}
 	return ids, nil

@@ -164,7 +164,7 @@ func (r *Reflector) report(c Changes) {
 	for _, o := range c.Set {
 		ref, ok := RefOf(o)
 		if !ok {
-			r.log.Warn("object of a kind that is not reflected", "object", o.GetName())
+			r.log.Warn("object of an unsupported kind ignored", "object", o.GetName())
 			continue
 		}
 		value, err := convert(o)
@@ -173,7 +173,7 @@ func (r *Reflector) report(c Changes) {
 		switch {
 		case err != nil:
 			r.count(ref.Kind, func(s *Stats) { s.ArgErrors++ })
-			r.log.Error("object cannot be reflected: its former state is kept", "object", ref.String(), "error", err)
+			r.log.Error("reflecting an object failed: keeping its previous state", "object", ref.String(), "error", err)
 		case value == nil:
 			deleted = append(deleted, ref.Key())
 		default:
@@ -195,7 +195,7 @@ func convert(o Object) ([]byte, error) {
 	}
 	data, err := encode(msg)
 	if err == nil && len(data) > maxValue {
-		err = fmt.Errorf("it has %d bytes, more than the %d that fit: split it", len(data), maxValue)
+		err = fmt.Errorf("it has %d bytes, but at most %d are allowed: split it", len(data), maxValue)
 	}
 	return data, err
 }

@@ -269,7 +269,7 @@ func TestPrefixesOfOthersAreNotSwept(t *testing.T) {
 	for _, r := range dbresources.All() {
 		for _, k := range kinds {
 			if swept := strings.HasPrefix(models.KSRPrefix+r.KeyPrefix, k.kind.KeyPrefix()); swept != (string(k.kind) == r.Keyword) {
-				t.Errorf("keys %s… are swept with those of the kind %s: %v", r.KeyPrefix, k.kind, swept)
+				t.Errorf("keys %s… are swept with the kind %s: %v", r.KeyPrefix, k.kind, swept)
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (w *writer) list(ctx context.Context, k *kind, stored map[string][]byte) er
 	defer cancel()
 	kvs, _, err := w.store.List(ctx, k.kind.KeyPrefix())
 	if err != nil {
-		return fmt.Errorf("read what the store holds: %w", err)
+		return fmt.Errorf("read the store: %w", err)
 	}
 	for _, kv := range kvs {
 		stored[kv.Key] = kv.Value
@@ -87,5 +87,5 @@ func (w *writer) logResync(before map[Kind]Stats, objects int, complete bool) {
 		updates += s.Updates - before[k].Updates
 		deletes += s.Deletes - before[k].Deletes
 	}
-	w.log.Info("resync of the store is done", "objects", objects, "added", adds, "updated", updates, "deleted", deletes, "swept", complete)
+	w.log.Info("resync of the store completed", "objects", objects, "added", adds, "updated", updates, "deleted", deletes, "swept", complete)
 }

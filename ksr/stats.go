@@ -38,7 +38,7 @@ func newCollector(node string, r *Reflector) *collector {
 	c := &collector{
 		reflector: r,
 		leading:   prometheus.NewDesc("leading", "1 while this instance writes to the data store.", nil, labels),
-		synced:    prometheus.NewDesc("synced", "1 while the data store holds what the source reported.", nil, labels),
+		synced:    prometheus.NewDesc("synced", "1 while the data store matches the source.", nil, labels),
 		reported:  prometheus.NewDesc("objects", "Objects that the data store should hold.", nil, labels),
 	}
 	for _, g := range gauges {

@@ -35,7 +35,7 @@ func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
 	}
 	r.mu.Unlock()
 	if text != "" && text != before {
-		r.log.Warn("Fields of an object cannot be read and have no effect", "object", ref.String(), "fields", text)
+		r.log.Warn("Unreadable fields of an object ignored", "object", ref.String(), "fields", text)
 	}
 }
 
@@ -47,7 +47,7 @@ func (r *Reflector) problems() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, ref := range sortedRefs(r.refused) {
-		list = append(list, fmt.Sprintf("%v cannot be reflected, its former state is kept: %s", ref, r.refused[ref]))
+		list = append(list, fmt.Sprintf("%v cannot be reflected, keeping its previous state: %s", ref, r.refused[ref]))
 	}
 	for _, ref := range sortedRefs(r.doubtful) {
 		list = append(list, fmt.Sprintf("%v has fields that cannot be read and have no effect: %s", ref, r.doubtful[ref]))

@@ -51,7 +51,7 @@ func TestStatusIsPublished(t *testing.T) {
 	large.Annotations = map[string]string{"contivpp.io/x": strings.Repeat("x", maxValue)}
 	r.source.report(large)
 	awaitKSR(t, s, func(p published.KSR) bool {
-		return len(p.Problems) == 2 && strings.HasPrefix(p.Problems[1], "pod default/large cannot be reflected, its former state is kept: it has ")
+		return len(p.Problems) == 2 && strings.HasPrefix(p.Problems[1], "pod default/large cannot be reflected, keeping its previous state: it has ")
 	})
 	r.source.report(newPod("large"))
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })

@@ -61,7 +61,7 @@ func (w *writer) run(ctx context.Context) error {
 			}
 			if err = w.checkStore(ctx); errors.Is(err, errDataLost) {
 				w.unknown()
-				w.log.Warn("the store lost data: writing all anew", "reason", err)
+				w.log.Warn("the store lost data: writing all objects again", "reason", err)
 				err = w.step(ctx)
 			}
 		}
@@ -75,7 +75,7 @@ func (w *writer) run(ctx context.Context) error {
 			continue
 		}
 		if w.stored != nil || w.backoff == w.opts.RetryMin {
-			w.log.Warn("store failed: a resync follows when it is back", "error", err)
+			w.log.Warn("store failed: resync when it is available again", "error", err)
 		}
 		w.unknown()
 		w.setSynced(err, false)

@@ -31,8 +31,8 @@ func (v *cycleCache) invalidate() {
 }
 
 func (v *cycleCache) isSupported(key string) bool {
-	_, founded := v.supported[key]
-	return founded
+	_, ok := v.supported[key]
+	return ok
 }
 
 func (v *cycleCache) setSupported(key string) {

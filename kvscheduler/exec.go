@@ -532,13 +532,13 @@ func (x *exec) setDepsKeepingOld(n *node, deps, before []Dependency) {
 
 func (x *exec) setDeps(n *node, deps []Dependency) { x.replaceDeps(n, deps, 0) }
 
-func (x *exec) replaceDeps(n *node, deps []Dependency, past int) {
+func (x *exec) replaceDeps(n *node, deps []Dependency, oldCount int) {
 	if len(n.deps) == 0 && len(deps) == 0 {
 		n.deps = nil
 		n.setOldDepCount(0)
 		return
 	}
-	if len(n.oldDeps()) == past && sameTargets(n.deps, deps) {
+	if len(n.oldDeps()) == oldCount && sameTargets(n.deps, deps) {
 		n.deps = deps
 		return
 	}
@@ -563,7 +563,7 @@ func (x *exec) replaceDeps(n *node, deps []Dependency, past int) {
 		}
 	}
 	n.deps = deps
-	n.setOldDepCount(past)
+	n.setOldDepCount(oldCount)
 }
 
 var everyKey = []string{""}

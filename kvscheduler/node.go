@@ -130,12 +130,12 @@ func (n *node) setMeta(meta any) {
 	n.setOptional(r)
 }
 
-func (n *node) setOldDepCount(past int) {
-	if n.optionalCopy().oldDepCount == past {
+func (n *node) setOldDepCount(count int) {
+	if n.optionalCopy().oldDepCount == count {
 		return
 	}
 	r := n.optionalCopy()
-	r.oldDepCount = past
+	r.oldDepCount = count
 	n.setOptional(r)
 }
 

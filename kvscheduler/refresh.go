@@ -262,7 +262,7 @@ func (r *refresh) addFoundDerived(base *node) {
 	x := r.x
 	found, err := x.derivedOf(base.desc, base.key, base.have)
 	if err != nil {
-		x.log.Error("derived values of a retrieved value not known", "key", base.key, "error", err)
+		x.log.Error("deriving values of a retrieved value failed", "key", base.key, "error", err)
 		return
 	}
 	for _, key := range base.derived() {

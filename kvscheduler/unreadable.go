@@ -81,7 +81,7 @@ func (p *probe) good(items []item, err error) []item {
 func (r *refresh) markUnreadable(c *call, key string, err error) {
 	x := r.x
 	err = fmt.Errorf("cannot be read back: %w", err)
-	x.log.Error("value cannot be read back", "key", key, "descriptor", c.h.name, "error", err)
+	x.log.Error("reading back a value failed", "key", key, "descriptor", c.h.name, "error", err)
 	if x.unreadable == nil {
 		x.unreadable = map[string]error{}
 	}
@@ -95,14 +95,14 @@ func (r *refresh) markUnreadable(c *call, key string, err error) {
 func (r *refresh) reportUnread(h *handler, nodes []*node, keyed bool, err error) {
 	x := r.x
 	if !keyed {
-		x.errs = append(x.errs, &KeyError{Key: h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
-		x.log.Error("southbound not read", "descriptor", h.name, "error", err)
+		x.errs = append(x.errs, &KeyError{Key: h.keys.Prefix, Err: fmt.Errorf("reading the southbound failed: %w", err)})
+		x.log.Error("reading the southbound failed", "descriptor", h.name, "error", err)
 		return
 	}
 	for _, n := range nodes {
 		if x.unreadable[n.key] == nil {
-			x.errs = append(x.errs, &KeyError{Key: n.key, Err: fmt.Errorf("southbound not read: %w", err)})
-			x.log.Error("southbound not read", "descriptor", h.name, "key", n.key, "error", err)
+			x.errs = append(x.errs, &KeyError{Key: n.key, Err: fmt.Errorf("reading the southbound failed: %w", err)})
+			x.log.Error("reading the southbound failed", "descriptor", h.name, "key", n.key, "error", err)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (p *Plugin) remember(ns *namespaces.Namespace, v *linuxInterface, index int
 
 func (p *Plugin) listenTo(ns *namespaces.Namespace) {
 	if err := p.namespaces.Track(ns); err != nil {
-		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.Name, "err", err)
+		p.log.Warn("watching a network namespace failed", "namespace", ns.Name, "err", err)
 	}
 }
 

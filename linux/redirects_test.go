@@ -324,7 +324,7 @@ func TestRedirectsOfATableThatWasChanged(t *testing.T) {
 		"delete table ip contiv-host",
 		"flush map ip6 contiv-host redirect-to",
 		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30011 : 172.30.1.9 . 30011 }",
-		"add table ip somebody",
+		"add table ip foreign",
 	} {
 		r.commit(r.put(web))
 		runIn(t, r.name, "nft "+change)

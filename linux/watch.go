@@ -124,7 +124,7 @@ func (p *Plugin) sender(d events.Datagram) (namespaces.ID, bool) {
 func (p *Plugin) listen(protocol int, groups ...uint) (*events.Subscription, error) {
 	s, err := events.Subscribe(p.namespaces.Own.Handle(), protocol, events.Options{Groups: groups, AllNamespaces: true, Fault: p.eventFault})
 	if err == nil && !s.AllNamespaces {
-		p.log.Warn("this kernel reports only changes in the agent's own network namespace")
+		p.log.Warn("kernel cannot report changes in other network namespaces")
 	}
 	return s, err
 }
@@ -222,7 +222,7 @@ func (w *watcher) flush() (again time.Duration) {
 	}
 	if w.foreign.changed() || b.hostNames || b.lost {
 		if err := w.pushHostNames(); err != nil {
-			w.p.log.Warn("devices of others cannot be reported, trying again", "err", err)
+			w.p.log.Warn("reporting devices of other programs failed, retrying", "err", err)
 			w.batch.hostNames = true
 			return retryDelay
 		}

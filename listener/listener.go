@@ -31,9 +31,9 @@ type Options struct {
 }
 
 func (o *Options) Flags(f *pflag.FlagSet) {
-	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate of this server (PEM); enables TLS on all TCP addresses")
+	f.StringVar(&o.CertFile, "tls-cert-file", "", "server certificate (PEM); enables TLS on all TCP addresses")
 	f.StringVar(&o.KeyFile, "tls-key-file", "", "private key of --tls-cert-file (PEM)")
-	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "authorities of client certificates (PEM), which are then required")
+	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "certificate authorities of clients, which must show a certificate (PEM)")
 	f.StringToStringVar(&o.Roles, "tls-client-role", nil, "role of clients by the common name of their certificate: NAME=read or NAME=configure, * for all names (repeatable). "+
 		"Not needed for certificates with the organization contiv:read or contiv:configure")
 	f.BoolVar(&o.AllowUnauthenticated, "allow-unauthenticated", false, "serve everything on all TCP addresses, without client certificates")

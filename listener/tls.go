@@ -60,7 +60,7 @@ func (f *files) config() (*tls.Config, error) {
 	case f.current == nil:
 		return nil, err
 	default:
-		slog.Warn("Cannot use the new TLS certificates, keeping the old ones", "error", err)
+		slog.Warn("Loading new TLS certificates failed, keeping the old ones", "error", err)
 	}
 	return f.current, nil
 }

@@ -35,7 +35,7 @@ func (k *Keeper) absorb(c *card) {
 	}
 	now, err := k.kernel.Read(c.Name)
 	if err != nil {
-		k.complain(c, "Network card cannot be read: "+err.Error())
+		k.complain(c, "Reading the network card failed: "+err.Error())
 		return
 	}
 	added := c.served.main(now.Routes)
@@ -47,7 +47,7 @@ func (k *Keeper) absorb(c *card) {
 		}
 	}
 	if !next.Same(c.State) {
-		k.Log.Info("The host has changed its network card", "interface", c.Name, "addresses", nic.Describe(next.Addresses), "routes", nic.Describe(next.Routes))
+		k.Log.Info("Host changed the configuration of the network card", "interface", c.Name, "addresses", nic.Describe(next.Addresses), "routes", nic.Describe(next.Routes))
 		before := c.State
 		c.State = &next
 		if err := k.save(); err != nil {

@@ -50,7 +50,7 @@ func (k *Keeper) takePCI(c *card) error {
 	if err := k.Bus.Bind(c.PCI, k.PCIDriver); err != nil {
 		return err
 	}
-	k.Log.Info("Network card is VPP's", "interface", c.Name, "pci", c.PCI, "driver", k.PCIDriver)
+	k.Log.Info("Network card bound to VPP's driver", "interface", c.Name, "pci", c.PCI, "driver", k.PCIDriver)
 	c.notify()
 	c.timer.Reset(k.Limits.Start)
 	return nil

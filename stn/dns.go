@@ -31,6 +31,6 @@ func (k *Keeper) restoreDNS(c *card) {
 	}
 	k.before("resolv.conf")
 	if err := os.WriteFile(k.ResolvConf, []byte(c.ResolvConf), 0o644); err != nil {
-		k.Log.Warn("DNS servers of the host cannot be restored", "file", k.ResolvConf, "error", err)
+		k.Log.Warn("Restoring DNS servers of the host failed", "file", k.ResolvConf, "error", err)
 	}
 }

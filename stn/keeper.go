@@ -120,7 +120,7 @@ func New(o Options) (*Keeper, error) {
 		}
 	}
 	for _, e := range k.journal.NICs {
-		k.Log.Info("Network card is claimed for the vswitch", "interface", e.Name, "holder", e.Holder, "because", e.Reason)
+		k.Log.Info("Network card claimed for VPP", "interface", e.Name, "holder", e.Holder, "because", e.Reason)
 		k.track(e)
 	}
 	k.seeInterconnect()
@@ -179,7 +179,7 @@ func (k *Keeper) afterReboot() error {
 		if now, err := k.kernel.Read(e.Name); err == nil && len(now.Prefixes()) == 0 && !e.DHCP {
 			k.Log.Warn("Network card unconfigured after a reboot: restoring its configuration", "interface", e.Name, "addresses", nic.Describe(e.State.Addresses))
 			if err := k.kernel.Set(e.State); err != nil {
-				k.Log.Error("Network card does not have all that it had", "interface", e.Name, "error", err)
+				k.Log.Error("Restoring the configuration of the network card failed", "interface", e.Name, "error", err)
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
-		return nil, errors.New("contiv-stn is ending")
+		return nil, errors.New("contiv-stn is stopping")
 	}
 	c := k.cards[name]
 	if c == nil {
@@ -201,11 +201,11 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 			return nil, err
 		}
 		c = k.track(e)
-		k.Log.Info("Network card is claimed for the vswitch", "interface", name, "pci", e.PCI, "addresses", nic.Describe(e.State.Addresses), "routes", nic.Describe(e.State.Routes))
+		k.Log.Info("Network card claimed for VPP", "interface", name, "pci", e.PCI, "addresses", nic.Describe(e.State.Addresses), "routes", nic.Describe(e.State.Routes))
 	}
 	if c.PCI != "" && c.Holder == journal.Host {
 		if err := k.takePCI(c); err != nil {
-			return nil, errors.Join(err, k.give(c, "it could not be taken"))
+			return nil, errors.Join(err, k.give(c, "claiming it failed"))
 		}
 	}
 	if c.PCI != "" { // the caller starts VPP next
@@ -219,14 +219,14 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 // claim creates the entry of a card.
 func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	if name == "" {
-		return nil, errors.New("no interface is named: name the network card to steal")
+		return nil, errors.New("missing interface: set the network card to steal")
 	}
 	link, err := k.kernel.Device(name)
 	if err != nil {
 		return nil, err
 	}
 	if link.Attrs().Flags&net.FlagLoopback != 0 || name == k.Interconnect {
-		return nil, fmt.Errorf("interface %s is no network card: name that which leads to other nodes", name)
+		return nil, fmt.Errorf("interface %s is not a network card: use the one that connects other nodes", name)
 	}
 	state, err := k.kernel.Read(name)
 	if err != nil {
@@ -278,7 +278,7 @@ func (k *Keeper) release(c *card) error {
 	c.timer.Stop()
 	c.forgetProgram()
 	delete(k.cards, c.Name)
-	k.Log.Info("Network card is the host's again", "interface", c.Name)
+	k.Log.Info("Network card released to the host permanently", "interface", c.Name)
 	return nil
 }
 
@@ -325,7 +325,7 @@ func (k *Keeper) decide(c *card) {
 		return
 	}
 	if c.Holder == journal.VSwitch && c.Detached && c.giving == "" {
-		k.give(c, "an earlier contiv-stn was about to give it back")
+		k.give(c, "an earlier contiv-stn was returning it")
 		return
 	}
 	if c.giving != "" || c.Holder == journal.VSwitch {
@@ -349,7 +349,7 @@ func (k *Keeper) decide(c *card) {
 	if err := k.lostProgram(c); err != nil {
 		if c.Reason != err.Error() {
 			c.Reason = err.Error()
-			k.complain(c, "Network card cannot be taken: "+c.Reason)
+			k.complain(c, "Claiming the network card failed: "+c.Reason)
 			c.notify()
 		}
 		return
@@ -358,14 +358,14 @@ func (k *Keeper) decide(c *card) {
 }
 
 // notKnown is the trouble of an agent that has just started.
-const notKnown = "the agent does not know yet whether the vswitch forwards"
+const notKnown = "the agent has not checked yet whether the vswitch forwards"
 
 // trouble returns why the vswitch does not forward, "" if it does, and when the card must be
 // returned.
 func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	now := time.Now()
 	if c.starting && !(c.reporter != nil && c.ready) {
-		return "the vswitch has not started in time", c.Since.Add(k.Limits.Start)
+		return "the vswitch did not start in time", c.Since.Add(k.Limits.Start)
 	}
 	worse := func(reason string, when time.Time) {
 		if why == "" || when.Before(at) {
@@ -374,7 +374,7 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	}
 	switch {
 	case c.reporter == nil:
-		worse("the agent is gone", c.absentSince.Add(k.Limits.Absent))
+		worse("the agent stopped", c.absentSince.Add(k.Limits.Absent))
 	case c.heard.IsZero(): // not reported yet
 		worse(notKnown, c.absentSince.Add(k.Limits.Absent))
 	case now.Sub(c.heard) >= k.Limits.Silent:
@@ -392,12 +392,12 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 // take gives a card that keeps its driver to the vswitch.
 func (k *Keeper) take(c *card) {
 	if err := k.tryTake(c); err != nil {
-		k.complain(c, fmt.Sprintf("Network card cannot be taken: %v", err))
-		k.give(c, "it could not be taken: "+err.Error())
+		k.complain(c, fmt.Sprintf("Claiming the network card failed: %v", err))
+		k.give(c, "claiming it failed: "+err.Error())
 		return
 	}
 	c.giving, c.attempts, c.problem, c.starting = "", 0, "", false
-	k.Log.Info("Network card is the vswitch's", "interface", c.Name)
+	k.Log.Info("Network card handed to VPP", "interface", c.Name)
 	c.notify()
 	k.decide(c)
 }
@@ -451,11 +451,11 @@ func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 // again.
 func (k *Keeper) give(c *card, why string) error {
 	if c.giving == "" {
-		k.Log.Warn("Network card is given back to the host", "interface", c.Name, "because", why)
+		k.Log.Warn("Returning the network card to the host", "interface", c.Name, "because", why)
 	}
 	c.giving = why
 	if err := k.tryGive(c); err != nil {
-		k.complain(c, fmt.Sprintf("Network card is not all back: %v", err))
+		k.complain(c, fmt.Sprintf("Returning the network card failed partially: %v", err))
 		c.attempts++
 		c.timer.Reset(min(50*time.Millisecond<<min(c.attempts, 7), 5*time.Second))
 		return fmt.Errorf("interface %s: %w", c.Name, err)
@@ -466,7 +466,7 @@ func (k *Keeper) give(c *card, why string) error {
 		c.giving = why
 		return err
 	}
-	k.Log.Info("Network card is back", "interface", c.Name, "addresses", nic.Describe(c.State.Addresses), "routes", nic.Describe(c.State.Routes))
+	k.Log.Info("Network card returned to the host", "interface", c.Name, "addresses", nic.Describe(c.State.Addresses), "routes", nic.Describe(c.State.Routes))
 	c.notify()
 	return nil
 }
@@ -515,7 +515,7 @@ func (k *Keeper) interconnectDown() {
 	}
 	k.before("interconnect down")
 	if err := k.kernel.SetLink(link.Attrs().Index, rtnl.LinkChange{Down: true}); err != nil && !rtnl.IsGone(err) {
-		k.Log.Warn("Interconnect cannot be put down", "interface", k.Interconnect, "error", err)
+		k.Log.Warn("Setting the interconnect down failed", "interface", k.Interconnect, "error", err)
 	}
 }
 

@@ -283,7 +283,7 @@ func TestReasonsToGiveTheCardBack(t *testing.T) {
 		do     func(*testing.T, *host, *Reporter)
 		reason string
 	}{
-		"reporter gone":     {quick, func(_ *testing.T, _ *host, r *Reporter) { r.Leave() }, "the agent is gone"},
+		"reporter gone":     {quick, func(_ *testing.T, _ *host, r *Reporter) { r.Leave() }, "the agent stopped"},
 		"reporter silent":   {Limits{Absent: time.Hour, Silent: time.Millisecond, Down: time.Hour}, func(*testing.T, *host, *Reporter) {}, "the agent does not respond"},
 		"interconnect down": {quick, func(t *testing.T, h *host, _ *Reporter) { h.ip(t, "link set vpp1 down") }, "the interconnect vpp1 is down"},
 		"interconnect gone": {quick, func(t *testing.T, h *host, _ *Reporter) { h.ip(t, "link del vpp1") }, "the interconnect vpp1 is down"},
@@ -460,7 +460,7 @@ func TestWhatCannotBeStolen(t *testing.T) {
 	h := newHost(t)
 	k := h.keeper(t)
 	defer k.Close()
-	for name, want := range map[string]string{"": "no interface is named", "lo": "no network card", "vpp1": "no network card", "eth7": "interface eth7: "} {
+	for name, want := range map[string]string{"": "missing interface", "lo": "not a network card", "vpp1": "not a network card", "eth7": "interface eth7: "} {
 		if _, err := k.Steal(name, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("stealing %q: %v; want %s", name, err, want)
 		}

@@ -251,7 +251,7 @@ func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
 	k := h.keeper(t)
 	k.busOf = onBus
 	defer k.Close()
-	if _, err := k.Steal("eth0", false); err == nil || !strings.Contains(err.Error(), "did not take it") {
+	if _, err := k.Steal("eth0", false); err == nil || !strings.Contains(err.Error(), "refused it") {
 		t.Errorf("error is %v", err)
 	}
 	k.holds(t, journal.Host)
@@ -269,7 +269,7 @@ func TestVPPDoesNotStart(t *testing.T) {
 	mustSteal(t, k)
 	k.holds(t, journal.Host)
 	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
-	if got := k.Claimed("").Reason; got != "the vswitch has not started in time" {
+	if got := k.Claimed("").Reason; got != "the vswitch did not start in time" {
 		t.Errorf("the reason is %q", got)
 	}
 }

@@ -19,7 +19,7 @@ func (k *Keeper) lostProgram(c *card) error {
 	}
 	id, err := k.kernel.XDP(c.Name)
 	if err == nil && id == c.XDP {
-		err = errors.New("VPP has lost its XDP program, which an earlier contiv-stn took off the card: restart VPP")
+		err = errors.New("an earlier contiv-stn detached VPP's XDP program from the card: restart VPP")
 	}
 	return err
 }
@@ -83,7 +83,7 @@ func (k *Keeper) uncover(c *card, why string) {
 		return
 	}
 	c.coveredSince = time.Time{}
-	k.Log.Warn("VPP's XDP program is taken off the host's network card", "interface", c.Name, "because", why)
+	k.Log.Warn("Detaching VPP's XDP program from the network card", "interface", c.Name, "because", why)
 }
 
 func (c *card) forgetProgram() {

@@ -105,7 +105,7 @@ func TestJournalOfANewerDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := h.open()
-	if !errors.Is(err, journal.ErrNewer) || !strings.Contains(err.Error(), "run the newer contiv-stn") {
+	if !errors.Is(err, journal.ErrNewer) || !strings.Contains(err.Error(), "run contiv-stn release of the newer version") {
 		t.Errorf("error is %v", err)
 	}
 }

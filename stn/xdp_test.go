@@ -127,7 +127,7 @@ func TestXDPProgramOfVPPThatDoesNotForward(t *testing.T) {
 	r := k.Attend("eth0")
 	for when, report := range map[string]func(){
 		"the agent does not configure it": func() { r.Report(false, "it is not configured") },
-		"the agent is gone":               func() { r.Report(false, "it is not configured"); r.Leave() },
+		"the agent stopped":               func() { r.Report(false, "it is not configured"); r.Leave() },
 	} {
 		if err := k.kernel.Attach("eth0", dropAll(t)); err != nil {
 			t.Fatal(err)

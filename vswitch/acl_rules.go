@@ -81,7 +81,7 @@ func ACLRules(acl *vpp_acl.ACL) ([]ACLRule, error) {
 		case r.GetIpRule() != nil:
 			list, err = ipRules(r)
 		default:
-			err = fmt.Errorf("it does not say what it matches: give an ip_rule (ip_rule: {} matches every packet) or a macip_rule")
+			err = fmt.Errorf("no match: set ip_rule (ip_rule: {} matches every packet) or macip_rule")
 		}
 		if err == nil && (r.GetMacipRule() != nil) != IsMACIP(acl) {
 			err = fmt.Errorf("it is of another kind than rule 1: a list has IP rules or MAC-IP rules, make two lists of it")

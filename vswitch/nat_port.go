@@ -13,7 +13,7 @@ func OnlyPlainMappings(mappings []*vpp_nat.DNat44_StaticMapping) error {
 	for _, m := range mappings {
 		switch {
 		case m.GetClients() != vpp_nat.DNat44_StaticMapping_ALL:
-			return Unsupported("mappings for clients %v only: this vswitch does not tell clients apart; use ALL", m.GetClients())
+			return Unsupported("mappings for clients %v only: this vswitch does not distinguish clients: use ALL", m.GetClients())
 		case len(m.GetLocalIps()) == 0:
 			return Unsupported("mappings without local_ips: this vswitch refuses nothing; leave the mapping out")
 		case len(m.GetSourceRanges()) > 0:

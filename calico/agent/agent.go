@@ -132,7 +132,7 @@ func (a *Agent) setErr(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil && a.err != nil && a.err.Error() != err.Error() {
-		a.Log.Error("Routes cannot be programmed", "error", err)
+		a.Log.Error("Programming routes failed", "error", err)
 	}
 	if err == nil {
 		a.programmed++

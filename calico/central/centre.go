@@ -42,7 +42,7 @@ func (c *Centre) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.Log.Warn("This instance is not the centre", "error", err)
+		c.Log.Warn("Election of the centre failed", "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(cmp.Or(c.Retry, time.Second)):
@@ -56,7 +56,7 @@ func (c *Centre) lead(ctx context.Context, db store.Broker) error {
 	if err != nil {
 		return err
 	}
-	c.Log.Info("This instance calculates the routes of all hosts")
+	c.Log.Info("This instance is the centre")
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.NewSource().Run(ctx, func(s *datastore.State) {

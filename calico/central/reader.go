@@ -98,7 +98,7 @@ func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 
 // startDirect makes the host calculate its own routes until end is called; end waits for it.
 func (r *Reader) startDirect(ctx context.Context, update func(routes.Calculation)) (end func()) {
-	r.Log.Warn("This host calculates its routes by itself", "because", errNoCentre)
+	r.Log.Warn("No centre available; calculating the routes of this node locally", "because", errNoCentre)
 	direct := r.NewDirect()
 	r.setDirect(direct)
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,7 +117,7 @@ func (r *Reader) setDirect(t agent.Tables) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t == nil && r.direct != nil {
-		r.Log.Info("The centre calculates this host's routes again")
+		r.Log.Info("Using the routes of the centre again")
 	}
 	r.direct = t
 }

@@ -95,9 +95,9 @@ func (f *Follower) setErr(err error) {
 	defer f.mu.Unlock()
 	switch {
 	case err != nil && f.err == nil, err != nil && f.err.Error() != err.Error():
-		f.Log.Warn("etcd is not followed; the routes stay unchanged", "error", err)
+		f.Log.Warn("Watching etcd failed; routes stay unchanged", "error", err)
 	case err == nil && f.err != nil:
-		f.Log.Info("etcd is followed", "prefixes", f.Prefixes)
+		f.Log.Info("Watching etcd", "prefixes", f.Prefixes)
 	}
 	f.err = err
 }
@@ -171,7 +171,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 		}
 		told = f.merged()
 	case f.held != nil:
-		f.Log.Info("Database has its data again; data still missing is dropped")
+		f.Log.Info("Datastore restored; removing data that is still missing")
 		f.held, *pending = nil, true
 	}
 	if f.held == nil || f.Plausible(f.state) {
@@ -289,7 +289,7 @@ func (f *Follower) noticeLoss(revision int64) {
 	}
 	other := f.identity != "" && identity != f.identity
 	if f.state != nil && (other || revision < f.revision) {
-		f.Log.Error("Database lost its data; missing data is kept until it has blocks again",
+		f.Log.Error("Datastore lost its data; keeping the last state until it has blocks again",
 			"revision", revision, "before", f.revision, "other database", other)
 		if f.held == nil {
 			f.held = f.state

@@ -61,7 +61,7 @@ func (s *Source) setErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.Log.Warn("API server is not followed; the routes stay unchanged", "error", err)
+		s.Log.Warn("Watching the API server failed; routes stay unchanged", "error", err)
 	}
 	s.err, s.since = err, time.Now()
 }

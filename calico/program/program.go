@@ -93,7 +93,7 @@ func (p *Programmer) Apply(ctx context.Context, table routes.Table) error {
 		if err := p.target.Resync(ctx, values); err != nil {
 			return fmt.Errorf("programming all %d routes: %w", len(table), err)
 		}
-		p.log.Info("Routes are programmed", "routes", len(table))
+		p.log.Info("Routes programmed", "routes", len(table))
 		p.done(table)
 		return nil
 	}
@@ -117,7 +117,7 @@ func (p *Programmer) Apply(ctx context.Context, table routes.Table) error {
 		p.known = false
 		return fmt.Errorf("programming %d changes of routes: %w", len(plan), err)
 	}
-	p.log.Info("Routes have changed", "added", len(plan.Of(delta.Add)), "changed", len(plan.Of(delta.Change)), "removed", len(plan.Of(delta.Remove)))
+	p.log.Info("Routes changed", "added", len(plan.Of(delta.Add)), "changed", len(plan.Of(delta.Change)), "removed", len(plan.Of(delta.Remove)))
 	p.done(table)
 	return nil
 }

@@ -43,7 +43,7 @@ func (s Scheduler) commit(ctx context.Context, put []proto.Message, remove []str
 	}
 	_, err := txn.Commit(ctx, append(options, kvscheduler.WithRetry(retry))...)
 	if failed, ok := errors.AsType[*kvscheduler.TransactionError](err); ok {
-		s.Log.Error("Some routes cannot be programmed now: they are tried again", "error", failed)
+		s.Log.Error("Programming some routes failed, retrying", "error", failed)
 		return nil
 	}
 	return err
@@ -77,7 +77,7 @@ func (a Agent) Change(ctx context.Context, put []proto.Message, remove []string)
 
 func (a Agent) result(err error) error {
 	if failed, ok := errors.AsType[*client.TransactionError](err); ok && !failed.Reverted {
-		a.Log.Error("The agent cannot program some routes now: it tries them again", "error", failed)
+		a.Log.Error("Some routes failed in the agent, which retries", "error", failed)
 		return nil
 	}
 	return err

@@ -51,7 +51,7 @@ func (p *Publisher) note(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && (p.err == nil || p.err.Error() != err.Error()) {
-		p.Log.Error("The address of this host cannot be published: others have no route to its pods", "error", err)
+		p.Log.Error("Publishing the address of this node failed; other nodes have no route to its pods", "error", err)
 	}
 	p.err = err
 }

@@ -112,7 +112,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Store:     remote,
 		Scheduler: scheduler,
 		Config:    controllerConfig,
-		Told:      policy.Published(),
+		Reserved:  policy.Published(),
 		Log:       log,
 	})
 	defer publisher.Close()
@@ -217,7 +217,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
 	cniListener, err := listener.Unix(filepath.Join(o.runDir, "cni.sock"))
 	if err != nil {
-		return fmt.Errorf("cannot serve CNI requests: %w", err)
+		return fmt.Errorf("serve CNI requests: %w", err)
 	}
 	cniServer := podmanager.NewServer(podManager, loop, podmanager.NodeView{
 		Connected: watcher.Connected,
@@ -310,7 +310,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error {
-		policies.RunStatus(serve, policy.Publish{Watch: scheduler.Watch, VSwitch: sb.Err, Tell: publisher.Tell})
+		policies.RunStatus(serve, policy.Publish{Watch: scheduler.Watch, VSwitch: sb.Err, Replace: publisher.Replace})
 		return nil
 	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })

@@ -75,7 +75,7 @@ func (p agentStatusPublisher) run(ctx context.Context) {
 			if err == nil {
 				all, written = next, time.Now()
 			} else if !failing && ctx.Err() == nil {
-				p.log.Warn("Cannot publish the agent's status in etcd", "error", err)
+				p.log.Warn("Publishing the agent's status in etcd failed", "error", err)
 			}
 			failing = err != nil
 		}

@@ -56,9 +56,9 @@ func ignoredFiles(dir string) error {
 		switch ext := filepath.Ext(e.Name()); {
 		case e.IsDir() || ext == ".yaml":
 		case ext == ".yml" || ext == ".json":
-			mistakes = append(mistakes, fmt.Errorf("%s is not read: values are in files named *.yaml", path))
+			mistakes = append(mistakes, fmt.Errorf("%s is ignored: values must be in files named *.yaml", path))
 		case near:
-			mistakes = append(mistakes, fmt.Errorf("%s is not read: did you mean %s? It is given with %s", path, meant, flags[meant]))
+			mistakes = append(mistakes, fmt.Errorf("%s is ignored: did you mean %s? Set its path with %s", path, meant, flags[meant]))
 		}
 	}
 	return errors.Join(mistakes...)

@@ -50,7 +50,7 @@ func openExternal(ctx context.Context, o options, metrics prometheus.Registerer,
 		l, err := o.listener.ListenTrusted(address)
 		if err != nil {
 			g.Close()
-			return nil, fmt.Errorf("cannot serve gRPC on %s: %w", address, err)
+			return nil, fmt.Errorf("serve gRPC on %s: %w", address, err)
 		}
 		g.listeners = append(g.listeners, l)
 	}

@@ -123,7 +123,7 @@ func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 				}
 				if c.limits != nil {
 					if unlimited, _ := c.limits(r.Context()); unlimited {
-						answer.Notes = append(answer.Notes, "etcd does not limit its users: a node's certificate suffices to fill it. contiv-etcd with --users does")
+						answer.Notes = append(answer.Notes, "etcd does not limit its users, so any node can fill it: run contiv-etcd with --users")
 					}
 				}
 			}

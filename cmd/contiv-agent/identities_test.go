@@ -46,7 +46,7 @@ func TestIdentities(t *testing.T) {
 	expect(i.claims(t.Context()))
 
 	add("thief", "node2", "u4", "10.1.1.2")
-	thieves := "default/thief, default/web all claim the address 10.1.1.2"
+	thieves := "default/thief, default/web claim the same address 10.1.1.2"
 	expect(i.claims(t.Context()), thieves)
 	add("web", "node1", "u1", "10.1.1.2")
 	expect(i.claims(t.Context()), thieves)

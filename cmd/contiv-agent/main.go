@@ -21,13 +21,22 @@ func main() {
 	syscall.Umask(0o077)
 	roomyHeap()
 	spareProcessors()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
+		os.Exit(1)
+	}
+}
 
+func newCommand() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "contiv-agent",
-		Short: "Make this node's vswitch match the cluster's configuration",
-		Long: `Runs the agent of a node. Every flag can be given in the environment, too:
-CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
+		Short: "Run the Contiv agent of a node",
+		Long: `Run the Contiv agent of a node, which configures the vswitch for the pods, services and policies of the
+cluster.
+
+Every flag can also be set in the environment, as CONTIV_AGENT_ followed by its name in capitals, such as
+CONTIV_AGENT_NODE_NAME.`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -45,10 +54,7 @@ CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
 	}
 	o.register(c.PersistentFlags())
 	c.AddCommand(uninstallCommand(&o), checkConfigCommand(&o))
-	if err := c.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
-		os.Exit(1)
-	}
+	return c
 }
 
 // start completes the options and returns the log.

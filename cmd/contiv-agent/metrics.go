@@ -18,9 +18,9 @@ func (s *southbound) handleMetrics(mux *http.ServeMux) {
 		vs, has := s.vs.(metered)
 		switch {
 		case r.PathValue("name") != northbound.MetricsModel:
-			rest.Error(w, http.StatusNotFound, errors.New("unknown metric "+r.PathValue("name")+", only "+northbound.MetricsModel+"; all of Prometheus are at /metrics"))
+			rest.Error(w, http.StatusNotFound, errors.New("unknown metric "+r.PathValue("name")+": use "+northbound.MetricsModel+", or /metrics for Prometheus"))
 		case !has:
-			rest.Error(w, http.StatusNotFound, errors.New(northbound.MetricsModel+" counts requests to VPP, and the vswitch of this node is the Linux kernel"))
+			rest.Error(w, http.StatusNotFound, errors.New(northbound.MetricsModel+" counts requests to VPP, but the vswitch of this node is the Linux kernel"))
 		default:
 			rest.JSON(w, vs.Metrics())
 		}

@@ -26,7 +26,7 @@ func TestMetricsByName(t *testing.T) {
 	if fields := map[string]any{}; code != http.StatusOK || json.Unmarshal([]byte(body), &fields) != nil {
 		t.Errorf("of VPP: %d %s", code, body)
 	}
-	for s, hint := range map[*southbound]string{{}: "Linux kernel", {vs: vs}: "only govppmux.stats"} {
+	for s, hint := range map[*southbound]string{{}: "Linux kernel", {vs: vs}: "use govppmux.stats"} {
 		name := "govppmux.stats"
 		if s.vs != nil {
 			name = "none"

@@ -30,8 +30,8 @@ import (
 //	probes of peers, the node's network ┘
 func (c checks) monitored(o options, sb *southbound, owners func() func(key string) string, probes *peers.Prober, network *path.Network, recorder *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
 	list := []health.Check{
-		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
-		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
+		{Name: "etcd", Look: sentence("etcd unreachable: ", c.connected)},
+		{Name: "nodeconfig", Look: sentence("NodeConfig invalid: ", c.nodeConfig)},
 		{Name: "vswitch", Look: c.warnings},
 		health.Values(sb.scheduler),
 		health.Drift(sb.scheduler, owners),

@@ -79,33 +79,33 @@ var aliases = map[string]string{
 
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeName, "node-name", "", "Kubernetes name of this node (default: the host name)")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
-	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML: timeouts and the options of the following flags, which take precedence")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log level: DEBUG, INFO, WARN or ERROR")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML; other --etcd-... flags override it")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://127.0.0.1:32379)")
-	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
-	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
-	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
-	f.StringSliceVar(&o.apiServers, "api-server", nil, "HOST:PORT or URL at which the cluster's components reach the API server, such as a load balancer's: no service gets it; several: repeat or separate by commas (environment: API_SERVER)")
+	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate (PEM)")
+	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd (PEM)")
+	f.StringVar(&o.etcdKey, "etcd-key-file", "", "private key of --etcd-cert-file (PEM)")
+	f.StringSliceVar(&o.apiServers, "api-server", nil, "addresses at which components of the cluster reach the API server, HOST:PORT or URL, such as a load balancer's; no service may use them; comma-separated or repeatable (environment: API_SERVER)")
 	f.StringVar(&o.serviceConfig, "service-config", "", "service configuration, YAML (default: /etc/contiv/service.conf if it exists)")
 	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
 	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")
-	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock, agent.sock and grpc.sock")
-	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
-	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "additional addresses of the REST API besides <run-dir>/agent.sock; empty: none")
-	f.StringSliceVar(&o.grpc, "grpc", nil, "additional addresses of the gRPC API besides <run-dir>/grpc.sock, such as 0.0.0.0:9111; clients can configure the node, so --tls-client-ca-file is required")
-	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file that stores the configuration from gRPC clients and --config-dir (default: grpc.db next to --bolt)")
-	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
-	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the configuration comes from gRPC clients, --config-dir and, with --etcd-endpoints, etcd")
+	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "directory of the sockets cni.sock, agent.sock and grpc.sock")
+	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "database file with the mirror of etcd and with this node's pods and addresses")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "TCP addresses of the REST API, in addition to <run-dir>/agent.sock; empty: none")
+	f.StringSliceVar(&o.grpc, "grpc", nil, "TCP addresses of the gRPC API, in addition to <run-dir>/grpc.sock, such as 0.0.0.0:9111; require --tls-client-ca-file, because clients can configure the node (default: none)")
+	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "database file with the configuration from gRPC clients and --config-dir (default: grpc.db next to --bolt)")
+	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with values to configure, applied when they change (default: none)")
+	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes, with configuration from gRPC clients, --config-dir and, if --etcd-endpoints is set, etcd")
 	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
-	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
-	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "host device that VPP uses by AF_XDP instead of AF_PACKET, as the main interface or another NIC; several: repeat or separate by commas")
-	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "how often other nodes are probed over the overlay; 0: never")
-	f.StringVar(&o.historyDir, "history-dir", "", "directory that keeps events, transactions and value changes across restarts (default: history next to --bolt)")
-	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "maximum size of --history-dir in MiB; 0: keep nothing")
+	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "with --vswitch vpp: socket of VPP's binary API")
+	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "with --vswitch vpp: interface of the host that VPP uses with AF_XDP instead of AF_PACKET; comma-separated or repeatable")
+	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "interval of probes to other nodes over the overlay; 0: no probes")
+	f.StringVar(&o.historyDir, "history-dir", "", "directory of recorded events, transactions and value changes, kept across restarts (default: history next to --bolt)")
+	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "maximum size of --history-dir in MiB; 0: no history")
 	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "maximum age of records in --history-dir")
 	o.listener.Flags(f)
 	o.metrics.Flags(f)
-	f.BoolVar(&o.interfaceStats, "interface-stats", true, "export the counters of each interface to Prometheus")
+	f.BoolVar(&o.interfaceStats, "interface-stats", true, "export the counters of each interface as metrics")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
 
@@ -131,7 +131,7 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	}
 	if o.nodeName == "" {
 		if o.nodeName, err = os.Hostname(); err != nil {
-			return fmt.Errorf("give --node-name: the host name is unknown: %w", err)
+			return fmt.Errorf("read the host name: %w: set --node-name", err)
 		}
 	}
 	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
@@ -156,7 +156,7 @@ func (o *options) complete(f *pflag.FlagSet) error {
 		o.historyDir = filepath.Join(filepath.Dir(o.bolt), "history")
 	}
 	if o.historyAge <= 0 {
-		return fmt.Errorf("--history-age %v: use a time above 0; --history-size 0 keeps nothing", o.historyAge)
+		return fmt.Errorf("--history-age %v: use a duration above 0, or --history-size 0 for no history", o.historyAge)
 	}
 	o.contivConfig = defaultFile(o.contivConfig, "/etc/contiv/contiv.conf")
 	o.controllerConfig = defaultFile(o.controllerConfig, "/etc/contiv/controller.conf")
@@ -184,7 +184,7 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	}
 	switch err := c.CheckFiles(); {
 	case errors.Is(err, fs.ErrNotExist):
-		log.Warn("Waiting for the credentials for etcd", "reason", err)
+		log.Warn("Waiting for etcd credentials", "reason", err)
 	case err != nil:
 		return nil, err
 	}
@@ -204,15 +204,18 @@ func (o options) etcdFlags() etcd.Config {
 func checkConfigCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config",
-		Short: "Check flags, environment and files for mistakes",
-		Long: `Reads the files that an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, the
-etcd client configuration with its credentials, and the files of --config-dir, each of whose values must be valid. It connects to
-nothing and changes nothing. It cannot check whether the vswitch supports a valid value, or whether a value's dependencies exist.
-The exit code is 1 if it finds mistakes.
+		Short: "Check flags, environment variables and configuration files",
+		Long: `Check the configuration of an agent with the same flags and environment: contiv.conf, controller.conf,
+service.conf, the etcd client configuration with its credentials, and the values in --config-dir. The
+command makes no connections and changes nothing, so it cannot check whether the vswitch supports a value
+or whether its dependencies exist.
 
-With the kernel vswitch, contiv.conf is compared with the links of this machine: whether the interfaces that nodeConfig names for this node
-exist, whether the main interface is in the cluster's network, and whether mtuSize fits it. A mismatch is a mistake if nodeConfig has
-interfaces for this machine's host name. Otherwise it is a warning, because the file may be for another machine.`,
+With the kernel vswitch, contiv.conf is also compared with the interfaces of this machine: that the
+interfaces of this node in nodeConfig exist, that the main interface is in the cluster's network, and that
+mtuSize fits it. A mismatch is an error if nodeConfig configures interfaces for this machine's host name,
+and otherwise a warning, because the file may be for another machine.
+
+The exit code is 1 if the configuration has errors.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(c.Flags()); err != nil {
@@ -225,7 +228,7 @@ interfaces for this machine's host name. Otherwise it is a warning, because the 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(c.OutOrStdout(), "no mistakes")
+			fmt.Fprintln(c.OutOrStdout(), "no errors found")
 			return nil
 		},
 	}
@@ -278,7 +281,7 @@ func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks
 		errs = append(errs, err)
 		v, err := newValidator()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot check the values in %s, run this as root: %w", o.configDir, err))
+			errs = append(errs, fmt.Errorf("check the values in %s: %w: run the command as root", o.configDir, err))
 		}
 		defer v.Close()
 		for _, path := range paths {

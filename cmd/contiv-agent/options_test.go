@@ -90,7 +90,7 @@ func TestFilesAreChecked(t *testing.T) {
 	for _, want := range []string{
 		`"useTAPInterfaces"`, "ipamConfig.podSubnetCIDR", `"delayRetry" is 5: that is 5 nanoseconds: write the unit, such as "5s"`, "maxRetryAttempts is -1",
 		`"services"`, "serviceLocalEndpointWeight", "nodePortAddresses", `"dial-timeout"`, "ftp://a:1",
-		"etcd.con is not read: did you mean etcd.conf? It is given with --etcd-config", "more.yml is not read", "b.yaml", "line 4: value of config/linux/interfaces/v2/interface/e", `"type"`, "c.yaml: line 3: value of config/vpp/v2/interfaces/c: ", "10.9.9.999/32", "c.yaml: line 6: value of config/linux/interfaces/v2/interface/d: "} {
+		"etcd.con is ignored: did you mean etcd.conf? Set its path with --etcd-config", "more.yml is ignored", "b.yaml", "line 4: value of config/linux/interfaces/v2/interface/e", `"type"`, "c.yaml: line 3: value of config/vpp/v2/interfaces/c: ", "10.9.9.999/32", "c.yaml: line 6: value of config/linux/interfaces/v2/interface/d: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

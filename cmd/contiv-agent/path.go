@@ -69,7 +69,7 @@ func hostServices(hostStack bool, routing contivconf.RoutingConfig) string {
 	if hostStack || routing.RouteServiceCIDRToVPP {
 		return ""
 	}
-	return "host processes reach cluster IPs through VPP only with routeServiceCIDRToVPP: true in contiv.conf and a network card of its own for VPP, or by kube-proxy"
+	return "host processes reach cluster IPs only through kube-proxy, or through VPP with routeServiceCIDRToVPP: true in contiv.conf and a dedicated network card"
 }
 
 // networks returns the networks of a kind, of all IP versions.

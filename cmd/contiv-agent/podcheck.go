@@ -108,7 +108,7 @@ func (i identities) claims(context.Context) (problems []string) {
 	for addr, pods := range owners {
 		if len(pods) > 1 {
 			slices.Sort(pods)
-			problems = append(problems, fmt.Sprintf("%s all claim the address %v, which is none of theirs for policies: delete all but one, so that they start anew", strings.Join(pods, ", "), addr))
+			problems = append(problems, fmt.Sprintf("%s claim the same address %v, so policies assign it to none of them: delete all but one of these pods", strings.Join(pods, ", "), addr))
 		}
 	}
 	slices.Sort(problems)

@@ -229,7 +229,7 @@ func (s *southbound) Warnings(ctx context.Context) []string {
 	defer cancel()
 	warnings, err := a.Warnings(ctx)
 	if err != nil {
-		s.log.Debug("Cannot read warnings of the vswitch", "error", err)
+		s.log.Debug("Reading warnings of the vswitch failed", "error", err)
 	}
 	return warnings
 }
@@ -264,9 +264,9 @@ func (s *southbound) readAhead() {
 func (s *southbound) watch(ctx context.Context, group *errgroup.Group, worded func(reason string) string) {
 	report := damper.New(ctx, func(reason string, keys ...string) {
 		reason = worded(reason)
-		s.log.Info("drift noticed", "reason", reason, "keys", keys)
+		s.log.Info("Drift detected", "reason", reason, "keys", keys)
 		if err := s.scheduler.ReportDrift(reason, keys...); err != nil {
-			s.log.Warn("Drift could not be reported", "reason", reason, "error", err)
+			s.log.Warn("Reporting drift failed", "reason", reason, "error", err)
 		}
 	}).Report
 	group.Go(func() error { return notCanceled(s.vs.Watch(ctx, report)) })

@@ -117,7 +117,7 @@ func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 	for _, text := range r.GetIpAddresses() {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("contiv-stn says that %s has the address %q: %w", s.Name, text, err)
+			return nil, fmt.Errorf("contiv-stn reported the address %[2]q of %[1]s: %[3]w", s.Name, text, err)
 		}
 		if !p.Addr().IsLinkLocalUnicast() {
 			s.Addresses = append(s.Addresses, p)
@@ -136,7 +136,7 @@ func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("contiv-stn says that %s has the route %v: %w", s.Name, route, err)
+			return nil, fmt.Errorf("contiv-stn reported the route %[2]v of %[1]s: %[3]w", s.Name, route, err)
 		}
 		s.Routes = append(s.Routes, next)
 	}
@@ -180,7 +180,7 @@ func (s *stnReporter) report(ctx context.Context, synced func() bool, o observer
 		s.away = err
 		s.mu.Unlock()
 		if ctx.Err() == nil && err != nil && before == nil {
-			s.log.Warn("contiv-stn does not answer; the network card would not be returned if VPP ends", "interface", name, "error", err)
+			s.log.Warn("contiv-stn does not answer; it cannot return the network card if VPP stops", "interface", name, "error", err)
 		}
 		wait(ctx, 4*stnLook)
 	}
@@ -233,7 +233,7 @@ func (s *stnReporter) hold(ctx context.Context, h *stn.Holding, conf *contivconf
 		event := &contivconf.STNHolderChange{Interface: h.GetInterfaceName(), Host: h.GetHolder() == stn.Holding_HOST, Reason: h.GetReason()}
 		s.log.Info(event.Describe())
 		if err := loop.PushEvent(ctx, event); err != nil {
-			s.log.Warn("Event loop did not accept the holder of the network card", "error", err)
+			s.log.Warn("Reporting the holder of the network card to the event loop failed", "error", err)
 		}
 	}
 	now, err := stolen(h.GetInfo())
@@ -251,9 +251,9 @@ func (s *stnReporter) warnings() []string {
 	defer s.mu.Unlock()
 	switch {
 	case s.away != nil:
-		return []string{fmt.Sprintf("contiv-stn does not answer (%v), so the network card would not be returned if VPP ends: start contiv-stn", s.away)}
+		return []string{fmt.Sprintf("contiv-stn does not answer (%v) and cannot return the network card if VPP stops: start contiv-stn", s.away)}
 	case s.holding.GetHolder() == stn.Holding_HOST && s.holding != nil:
-		return []string{fmt.Sprintf("network card %s is the host's, not VPP's: %s", s.holding.GetInterfaceName(), s.holding.GetReason())}
+		return []string{fmt.Sprintf("network card %s is held by the host instead of VPP: %s", s.holding.GetInterfaceName(), s.holding.GetReason())}
 	}
 	return nil
 }

@@ -32,14 +32,14 @@ func uninstallCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Contiv from this node",
-		Long: `Removes the devices, addresses, routes, neighbours, iptables chains and nftables tables made by this
-node's agent, and nothing else. Running pods lose their network. The agent must not run. Use the agent's
---bolt, which lists the pods. With --vswitch vpp, a running VPP loses its configuration; a stopped one
-has none. At a terminal, the command shows what it will remove and asks first.
+		Long: `Remove the interfaces, addresses, routes, neighbours, iptables chains and nftables tables that the agent
+of this node created, and nothing else. Running pods lose their network. Stop the agent first, and use its
+--bolt, which lists the pods. With --vswitch vpp, the configuration of a running VPP is removed. At a
+terminal, the command lists the changes and asks for confirmation first.
 
-Not removed: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra of devices),
+Not removed are: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra of interfaces),
 because other software may rely on them; the file of --bolt, so that a reinstalled agent knows the running
-pods, and the history next to it; and the node's ID in etcd, which is deleted with the node's Kubernetes object.`,
+pods, and the history next to it; and the ID of the node in etcd, which is deleted with the Node object.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.start(c)
@@ -56,7 +56,7 @@ pods, and the history next to it; and the node's ID in etcd, which is deleted wi
 				if err := printRemoval(c.Context(), c.OutOrStdout(), *o, "", local, log); err != nil || dryRun {
 					return err
 				}
-				if !terminal.Confirmed(c.InOrStdin(), c.OutOrStdout(), "Remove all this?") {
+				if !terminal.Confirmed(c.InOrStdin(), c.OutOrStdout(), "Remove all of this?") {
 					return errors.New("nothing was removed")
 				}
 			}
@@ -67,8 +67,8 @@ pods, and the history next to it; and the node's ID in etcd, which is deleted wi
 			return uninstall(c.Context(), *o, "", local, log, given...)
 		},
 	}
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and which pods would lose their network, without removing anything")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects to remove and the pods that would lose their network, without removing anything")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }
@@ -116,9 +116,9 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 	}
 	errs = append(errs, cnat.ForgetHost(cmp.Or(netns, "/proc/thread-self/ns/net")))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("uninstall is incomplete, repeat it after fixing this: %w", err)
+		return fmt.Errorf("uninstall is incomplete: %w: fix this and repeat it", err)
 	}
-	log.Info("Contiv is removed from this node", "pods", len(pods))
+	log.Info("Contiv removed from this node", "pods", len(pods))
 	return nil
 }
 
@@ -140,7 +140,7 @@ func openRemoval(ctx context.Context, o options, netns string, log *slog.Logger)
 		return nil, err
 	}
 	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
-		log.Info("The vswitch does not run and has nothing to remove", "because", err)
+		log.Info("Vswitch not running, nothing to remove", "because", err)
 		sb.Close()
 		return openHost(netns, nil, prometheus.NewRegistry(), log)
 	}
@@ -178,7 +178,7 @@ func printRemoval(ctx context.Context, out io.Writer, o options, netns string, l
 func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podmanager.LocalPods, error) {
 	pods, unusable, err := podmanager.LoadLocalPods(ctx, local)
 	for key, reason := range unusable {
-		log.Warn("Local record of a pod is unusable; its namespace is not cleaned up", "key", key, "error", reason)
+		log.Warn("Invalid local record of a pod; its network namespace is not cleaned up", "key", key, "error", reason)
 	}
 	for id, pod := range pods {
 		if netns, err := podmanager.KernelNamespaces(pod.NetNS); err != nil || netns != pod.NetNSID {

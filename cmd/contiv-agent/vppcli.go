@@ -24,11 +24,11 @@ func (s *southbound) handle(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+vppCommandURL, func(w http.ResponseWriter, r *http.Request) {
 		vs, has := s.vs.(commandLine)
 		if !has {
-			rest.Error(w, http.StatusNotImplemented, errors.New("the vswitch of this node is the Linux kernel, which has no command line of its own: use ip(8) and nft(8)"))
+			rest.Error(w, http.StatusNotImplemented, errors.New("the vswitch of this node is the Linux kernel, which has no command line: use ip(8) and nft(8)"))
 			return
 		}
 		if !rest.IsOperator(r) {
-			rest.Error(w, http.StatusForbidden, fmt.Errorf("commands of VPP are taken from the agent's socket agent.sock, and over TLS from clients with a certificate to configure"))
+			rest.Error(w, http.StatusForbidden, fmt.Errorf("VPP commands are accepted only on the socket agent.sock, and over TLS from clients with the role configure"))
 			return
 		}
 		command, err := vppCommand(r)
@@ -62,11 +62,11 @@ func vppCommand(r *http.Request) (string, error) {
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxVPPCommand))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
-		return "", fmt.Errorf(`the body is not of the form {"vppclicommand": "show version"}: %w`, err)
+		return "", fmt.Errorf(`invalid request body, expected {"vppclicommand": "show version"}: %w`, err)
 	}
 	command := strings.TrimSpace(body.Command)
 	if command == "" || strings.ContainsAny(command, "\n\r\x00") {
-		return "", errors.New("vppclicommand is empty or has several lines: give one command of VPP, such as show interface")
+		return "", errors.New("vppclicommand is empty or has several lines: use one VPP command, such as show interface")
 	}
 	return command, nil
 }

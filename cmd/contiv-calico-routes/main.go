@@ -27,20 +27,21 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "contiv-calico-routes [TREE UPLINK ADDRESS LENGTH [PROTOCOL HOST PORT USER PASSWORD]]",
 		Short: "Program routes to the pods of a Calico cluster that has no BGP",
-		Long: `Runs on each node of a Calico cluster. Reads from Calico's datastore which node has which
-block of addresses, and programs routes to the blocks of other nodes.
+		Long: `Program routes to the pods of a Calico cluster that has no BGP. contiv-calico-routes runs on each node,
+reads from Calico's datastore which node has which block of addresses, and programs routes to the blocks
+of the other nodes.
 
   TREE      Calico's blocks in etcd: calico/ipam/v2/assignment/ipv4/block, or
             calico/ipam/v2/assignment for IPv4 and IPv6
-  UPLINK    interface that leads to other nodes: its index or its name
+  UPLINK    interface to the other nodes: its index or its name
   ADDRESS   address of the uplink, published to other nodes
   LENGTH    prefix length of its subnet
   PROTOCOL HOST PORT USER PASSWORD
-            of etcd, which speaks version 3 of its API; default: http localhost 4000, no user
+            of etcd (API version 3); default: http localhost 4000, no user
 
-Every argument can be given as a flag, every flag in the environment (CONTIV_CALICO_ROUTES_
-and its name in capitals) and in the file of --config. Flags count most, then arguments,
-then the environment.`,
+Every argument can also be set as a flag, and every flag in the environment (CONTIV_CALICO_ROUTES_
+followed by its name in capitals) or in the file of --config. Flags override arguments, which override
+the environment, which overrides the file.`,
 		Example: `  contiv-calico-routes calico/ipam/v2/assignment/ipv4/block 1 192.168.1.10 24
   contiv-calico-routes --uplink eth1 --address 192.168.1.10/24,2001:db8::10/64 --etcd-endpoints http://10.0.0.1:2379`,
 		Version:       version.Version,

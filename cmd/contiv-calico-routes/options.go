@@ -70,39 +70,40 @@ const (
 
 func (o *options) register(f *pflag.FlagSet) {
 	hostname, _ := os.Hostname()
-	f.StringVar(&o.configFile, "config", "", "YAML file with flags: their names without dashes in front, and their values")
-	f.StringVar(&o.hostname, "hostname", hostname, "name of this node in Calico's data")
-	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "where Calico keeps its blocks in etcd")
-	f.StringVar(&o.uplink, "uplink", "", "interface to the other nodes: its name, or its index in \"ip link\"; with --vswitch vpp and --uplink-type DPDK, its index in \"vppctl show interface\"")
-	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch uses the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
-	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family (default: the uplink's addresses)")
-	f.BoolVar(&o.configure, "configure-uplink", true, "set the addresses of --address on the uplink and enable it; otherwise the uplink must have them")
-	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes keep routes to a vanished node; whole seconds, at least 5")
-	f.StringVar(&o.datastore, "datastore", etcdDatastore, "where Calico keeps its data: etcd or kubernetes")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "for --datastore kubernetes: kubeconfig file (default: the pod's service account)")
-	f.StringVar(&o.apiServer, "api-server", "", "for --datastore kubernetes: address of the API server, if services need the routes to work")
-	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML: timeouts and the options of the following flags, which take precedence")
+	f.StringVar(&o.configFile, "config", "", "YAML file that maps names of flags, without leading dashes, to values")
+	f.StringVar(&o.hostname, "hostname", hostname, "name of this node in Calico's data (default: the host name)")
+	f.Lookup("hostname").DefValue = ""
+	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "prefix of Calico's blocks in etcd")
+	f.StringVar(&o.uplink, "uplink", "", "interface to the other nodes: its name or its index in \"ip link\", or in \"vppctl show interface\" with --vswitch vpp and --uplink-type DPDK")
+	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch uses the uplink: DPDK (VPP drives the NIC; with the kernel, any interface) or AF_PACKET (VPP uses an interface of the host)")
+	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with prefix length, such as 192.168.1.10/24; at most one per IP version (default: the uplink's addresses)")
+	f.BoolVar(&o.configure, "configure-uplink", true, "enable the uplink and assign the addresses of --address to it; if false, it must already have them")
+	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "time for which other nodes keep routes to a failed node; whole seconds, at least 5s")
+	f.StringVar(&o.datastore, "datastore", etcdDatastore, "datastore of Calico: etcd or kubernetes")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "with --datastore kubernetes: kubeconfig file (default: the pod's service account)")
+	f.StringVar(&o.apiServer, "api-server", "", "with --datastore kubernetes: address of the API server, if Services of the cluster need these routes (default: from --kubeconfig or the cluster)")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML; other --etcd-... flags override it")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://localhost:4000)")
-	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
-	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
-	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
+	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate (PEM)")
+	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd (PEM)")
+	f.StringVar(&o.etcdKey, "etcd-key-file", "", "private key of --etcd-cert-file (PEM)")
 	f.StringVar(&o.etcdUser, "etcd-user", "", "user of etcd (default: none)")
-	f.StringVar(&o.etcdPassword, "etcd-password", "", "password of etcd's user; prefer the environment or --etcd-config, because all users of this machine can see flags")
+	f.StringVar(&o.etcdPassword, "etcd-password", "", "password of --etcd-user; prefer the environment or --etcd-config, because all users of the machine can see flags")
 	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
-	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
-	f.StringVar(&o.agent, "agent", "", "gRPC address of a running contiv-agent that programs the routes, unix:///PATH or HOST:PORT, instead of --vswitch")
-	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate; enables TLS to --agent")
-	f.StringVar(&o.agentTLS.cert, "agent-cert-file", "", "client certificate for --agent")
-	f.StringVar(&o.agentTLS.key, "agent-key-file", "", "key of the client certificate")
-	f.BoolVar(&o.central, "central", false, "take this node's routes from the centre; without one, calculate them here")
-	f.BoolVar(&o.centre, "centre", false, "be the centre: calculate the routes of all nodes and write them to etcd; of several instances, one that they elect does. It needs no uplink, and programs nothing")
-	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, change nothing, and exit")
-	f.DurationVar(&o.onceTimeout, "once-timeout", 30*time.Second, "how long --once waits for the datastore")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print changes instead of making them in the vswitch or etcd, and continue")
-	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the socket agent.sock for contivctl; a contiv-agent with --vswitch kernel or vpp of the same node must not run")
-	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "additional addresses of the REST API; empty: none")
+	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "with --vswitch vpp: socket of VPP's binary API")
+	f.StringVar(&o.agent, "agent", "", "gRPC address of a contiv-agent that programs the routes instead of --vswitch, unix:///PATH or HOST:PORT")
+	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate (PEM); enables TLS to --agent")
+	f.StringVar(&o.agentTLS.cert, "agent-cert-file", "", "client certificate for --agent (PEM)")
+	f.StringVar(&o.agentTLS.key, "agent-key-file", "", "private key of --agent-cert-file (PEM)")
+	f.BoolVar(&o.central, "central", false, "use the routes that an instance with --centre calculated for this node; if no such instance runs, calculate them here")
+	f.BoolVar(&o.centre, "centre", false, "calculate the routes of all nodes and write them to etcd, without an uplink and without programming routes; of several such instances, an elected one is active")
+	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, without changing anything, and exit")
+	f.DurationVar(&o.onceTimeout, "once-timeout", 30*time.Second, "maximum time for which --once waits for the datastore")
+	f.BoolVar(&o.dryRun, "dry-run", false, "keep running, but print changes of the vswitch and etcd instead of making them")
+	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "directory of the socket agent.sock for contivctl, which cannot be shared with a contiv-agent")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "TCP addresses of the REST API, in addition to <run-dir>/agent.sock; empty: none")
 	o.listener.Flags(f)
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log level: DEBUG, INFO, WARN or ERROR")
 }
 
 const environment = "CONTIV_CALICO_ROUTES_"
@@ -136,10 +137,10 @@ func positional(f *pflag.FlagSet, args []string) error {
 		return nil
 	}
 	if len(args) < 4 {
-		return fmt.Errorf("%d arguments: give TREE, UPLINK, ADDRESS and LENGTH, or flags instead", len(args))
+		return fmt.Errorf("%d arguments: use TREE, UPLINK, ADDRESS and LENGTH, or flags instead", len(args))
 	}
 	if _, err := strconv.ParseUint(args[3], 10, 8); err != nil {
-		return fmt.Errorf("prefix length %q is not a number: give the 24 of 192.168.1.10/24", args[3])
+		return fmt.Errorf("prefix length %q is not a number: use 24 for 192.168.1.10/24", args[3])
 	}
 	values := map[string]string{"tree": args[0], "uplink": args[1], "address": args[2] + "/" + args[3]}
 	endpoint := []string{"http", "localhost", "4000"}
@@ -206,7 +207,7 @@ func (o *options) check() (err error) {
 		return err
 	}
 	if o.hostname == "" || strings.Contains(o.hostname, "/") {
-		return fmt.Errorf("--hostname %q: give the name that Calico has for this node", o.hostname)
+		return fmt.Errorf("--hostname %q: use the name of this node in Calico", o.hostname)
 	}
 	for _, text := range o.addressTexts {
 		p, err := netip.ParsePrefix(text)
@@ -217,7 +218,7 @@ func (o *options) check() (err error) {
 			return fmt.Errorf("--address %s: %w", text, err)
 		}
 		if slices.ContainsFunc(o.addresses, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }) {
-			return fmt.Errorf("--address %s: second address of its family; give one of each", text)
+			return fmt.Errorf("--address %s: second address of its IP version; use at most one of each", text)
 		}
 		o.addresses = append(o.addresses, p)
 	}
@@ -231,13 +232,13 @@ func (o *options) check() (err error) {
 	case o.datastore != etcdDatastore && o.datastore != kubernetesDatastore:
 		return fmt.Errorf("--datastore %q: use %s or %s", o.datastore, etcdDatastore, kubernetesDatastore)
 	case o.datastore == kubernetesDatastore && (o.central || o.centre):
-		return errors.New("--central and --centre need etcd: the API server of --datastore kubernetes is the centre already")
+		return errors.New("--central and --centre require --datastore etcd")
 	case o.centre && (o.once || o.dryRun || o.central):
 		return errors.New("--centre excludes --central, --once and --dry-run")
 	case o.once || o.dryRun || o.centre:
 		return nil
 	case o.uplink == "":
-		return errors.New("no uplink: give --uplink, or the arguments TREE UPLINK ADDRESS LENGTH")
+		return errors.New("no uplink: set --uplink, or the arguments TREE UPLINK ADDRESS LENGTH")
 	case len(o.addresses) == 0:
 		return o.useUplinkAddresses()
 	}
@@ -246,9 +247,9 @@ func (o *options) check() (err error) {
 
 // useUplinkAddresses uses the uplink's first address of each family.
 func (o *options) useUplinkAddresses() error {
-	const instead = "give --address, or the arguments TREE UPLINK ADDRESS LENGTH"
+	const instead = "set --address, or the arguments TREE UPLINK ADDRESS LENGTH"
 	if o.uplinkIsVPPs() {
-		return fmt.Errorf("no address is given, and --uplink %s is VPP's: %s", o.uplink, instead)
+		return fmt.Errorf("no address is set, and the addresses of --uplink %s cannot be read from VPP: %s", o.uplink, instead)
 	}
 	name, err := o.hostUplink()
 	if err != nil {
@@ -256,11 +257,11 @@ func (o *options) useUplinkAddresses() error {
 	}
 	link, err := net.InterfaceByName(name)
 	if err != nil {
-		return fmt.Errorf("no address is given, and the interface --uplink %s cannot be asked for its own: %w; %s", name, err, instead)
+		return fmt.Errorf("no address is set, and the addresses of --uplink %s cannot be read: %w; %s", name, err, instead)
 	}
 	has, err := link.Addrs()
 	if err != nil {
-		return fmt.Errorf("the addresses of --uplink %s: %w", name, err)
+		return fmt.Errorf("read the addresses of --uplink %s: %w", name, err)
 	}
 	for _, a := range has {
 		p, err := netip.ParsePrefix(a.String())
@@ -271,7 +272,7 @@ func (o *options) useUplinkAddresses() error {
 		o.addresses = append(o.addresses, p)
 	}
 	if len(o.addresses) == 0 {
-		return fmt.Errorf("no address is given, and --uplink %s has none: %s", name, instead)
+		return fmt.Errorf("no address is set, and --uplink %s has none: %s", name, instead)
 	}
 	return nil
 }
@@ -308,7 +309,7 @@ func (o *options) hostUplink() (string, error) {
 		return o.uplink, nil
 	}
 	if o.agent != "" {
-		return "", fmt.Errorf("--uplink %d: with --agent, give the name that the interface has there: see contivctl interfaces", index)
+		return "", fmt.Errorf("--uplink %d: with --agent, use the name of the interface at the agent (see contivctl interfaces)", index)
 	}
 	link, err := net.InterfaceByIndex(index)
 	if err != nil {

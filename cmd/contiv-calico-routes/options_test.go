@@ -78,19 +78,19 @@ func TestFileAndEnvironment(t *testing.T) {
 // Each error names the remedy.
 func TestMistakes(t *testing.T) {
 	for arguments, want := range map[string]string{
-		"":                                             "no uplink: give --uplink",
+		"":                                             "no uplink: set --uplink",
 		"calico/x 1 10.0.0.1 8":                        "no tree of Calico's blocks",
-		"calico/ipam/v2/assignment 1":                  "give TREE, UPLINK, ADDRESS and LENGTH",
+		"calico/ipam/v2/assignment 1":                  "use TREE, UPLINK, ADDRESS and LENGTH",
 		"calico/ipam/v2/assignment 1 10.0.0.1 x":       `prefix length "x" is not a number`,
 		"calico/ipam/v2/assignment 1 10.0.0 8":         `--address "10.0.0/8" is not like`,
 		"calico/ipam/v2/assignment 1 127.0.0.1 8":      "cannot lead to a host",
 		"--uplink e --address 10.0.0.1/8,10.0.0.2/8":   "one of each",
-		"--vswitch vpp --uplink 1":                     "no address is given, and --uplink 1 is VPP's",
-		"--uplink none":                                "no address is given, and the interface --uplink none cannot be asked",
-		"--uplink lo":                                  "no address is given, and --uplink lo has none",
+		"--vswitch vpp --uplink 1":                     "no address is set, and the addresses of --uplink 1 cannot be read from VPP",
+		"--uplink none":                                "no address is set, and the addresses of --uplink none cannot be read",
+		"--uplink lo":                                  "no address is set, and --uplink lo has none",
 		"--uplink e --address 10.0.0.1/8 --ttl 1s":     "whole seconds",
 		"--uplink e --address 10.0.0.1/8 --vswitch x":  "use kernel or vpp",
-		"--uplink e --address 10.0.0.1/8 --hostname=/": "the name that Calico has",
+		"--uplink e --address 10.0.0.1/8 --hostname=/": "use the name of this node in Calico",
 		"--centre --once":                              "--centre excludes",
 	} {
 		if _, err := parse(strings.Fields(arguments)...); err == nil || !strings.Contains(err.Error(), want) {
@@ -105,7 +105,7 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	o.agent = "unix:///agent.sock"
-	if _, err := o.uplinkName(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "give the name that the interface has there") {
+	if _, err := o.uplinkName(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "use the name of the interface at the agent") {
 		t.Errorf("got %v", err)
 	}
 }

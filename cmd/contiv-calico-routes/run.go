@@ -91,7 +91,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	}
 	t.run(ctx, group)
 	group.Go(func() error { worker.Run(ctx); return nil })
-	log.Info("Routes of Calico's blocks are programmed", "version", version.Version, "datastore", d.name, "tree", o.treeText, "uplink", uplink, "addresses", o.addresses)
+	log.Info("Programming routes to Calico's blocks", "version", version.Version, "datastore", d.name, "tree", o.treeText, "uplink", uplink, "addresses", o.addresses)
 	return group.Wait()
 }
 

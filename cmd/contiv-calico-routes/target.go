@@ -118,7 +118,7 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 	t.run = func(ctx context.Context, group *errgroup.Group) {
 		report := damper.New(ctx, func(reason string, keys ...string) {
 			if err := s.ReportDrift(reason, keys...); err != nil {
-				log.Warn("Drift could not be reported", "reason", reason, "error", err)
+				log.Warn("Reporting drift failed", "reason", reason, "error", err)
 			}
 		}).Report
 		group.Go(func() error { return notCanceled(vs.Watch(ctx, report)) })
@@ -171,7 +171,7 @@ func (a agentTLS) config() (*tls.Config, error) {
 		}
 	}
 	if (a.cert == "") != (a.key == "") {
-		return nil, errors.New("--agent-cert-file and --agent-key-file must be given together")
+		return nil, errors.New("--agent-cert-file and --agent-key-file require each other: set both")
 	}
 	if a.cert != "" {
 		pair, err := tls.LoadX509KeyPair(a.cert, a.key)

@@ -69,7 +69,7 @@ func TestAgentOverTLS(t *testing.T) {
 	for files, want := range map[agentTLS]string{
 		{ca: "/none"}:            "--agent-ca-file: open /none",
 		{ca: key}:                "contains no PEM certificate",
-		{ca: ca, cert: cert}:     "must be given together",
+		{ca: ca, cert: cert}:     "require each other: set both",
 		{cert: cert, key: ca}:    "--agent-cert-file and --agent-key-file: ",
 		{cert: cert, key: "/no"}: "--agent-cert-file and --agent-key-file: ",
 	} {

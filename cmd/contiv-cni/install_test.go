@@ -74,7 +74,7 @@ func TestInstallWaitsForTheAgentAndStays(t *testing.T) {
 	n := newNode(t, agent)
 	cmd := n.command("install", "--socket", n.socket, "--log-file", filepath.Join(t.TempDir(), "log"))
 	installed := make(chan struct{})
-	log := &watchedLog{line: "configuration is in place", seen: installed}
+	log := &watchedLog{line: "configuration installed", seen: installed}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
 	if out, err := n.command("uninstall").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if !strings.Contains(log.String(), "Letting go") {
+	if !strings.Contains(log.String(), "Stopping") {
 		t.Errorf("the installer has not let go:\n%s", log)
 	}
 	if files := append(n.list(t, n.net), n.list(t, n.bin)...); len(files) > 0 {

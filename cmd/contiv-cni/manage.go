@@ -18,14 +18,14 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-const usage = `contiv-cni is run by the container runtime. By hand:
+const usage = `The container runtime runs contiv-cni. Commands for administrators:
 
-  contiv-cni install [flags]     install on this node and restore removed or changed files
-                                 until SIGTERM; with --once, exit when installed
-  contiv-cni uninstall [flags]   remove it from this node
-  contiv-cni version
+  contiv-cni install [flags]     Install contiv-cni on this node, and restore removed or changed
+                                 files until SIGTERM; with --once, exit when installed
+  contiv-cni uninstall [flags]   Remove contiv-cni from this node
+  contiv-cni version             Print the version
 
--h after a command lists its flags.
+"contiv-cni COMMAND -h" lists the flags of a command.
 `
 
 // manage runs a command of the user and returns the exit code.
@@ -65,11 +65,11 @@ type installation struct {
 
 func (i *installation) flags() *flag.FlagSet {
 	flags := newFlags("install", &i.Options)
-	flags.BoolVar(&i.once, "once", false, "exit when everything is installed")
-	flags.StringVar(&i.Conflist, "conflist", "", "file with the CNI configuration list to install (default: a list of contiv-cni and --chain)")
-	flags.StringVar(&i.Server, "socket", cni.DefaultServer, "socket of the agent, as seen from the node")
-	flags.StringVar(&i.LogFile, "log-file", cni.DefaultLogFile, "log of contiv-cni, as seen from the node")
-	flags.StringVar(&i.chain, "chain", "", "further plugins, separated by commas, if they are installed: bandwidth, tuning, portmap (instead of Contiv's own host ports), ...")
+	flags.BoolVar(&i.once, "once", false, "exit when everything is installed, instead of restoring changed files")
+	flags.StringVar(&i.Conflist, "conflist", "", "CNI configuration list to install (default: a list of contiv-cni and --chain)")
+	flags.StringVar(&i.Server, "socket", cni.DefaultServer, "path of the agent's socket on the node")
+	flags.StringVar(&i.LogFile, "log-file", cni.DefaultLogFile, "path of contiv-cni's log on the node")
+	flags.StringVar(&i.chain, "chain", "", "comma-separated CNI plugins to run after contiv-cni if they are installed, such as bandwidth, tuning or portmap (replaces Contiv's host ports)")
 	return flags
 }
 
@@ -101,7 +101,7 @@ func runInstall(ctx context.Context, args []string) error {
 func runUninstall(args []string) error {
 	var o install.Options
 	flags := newFlags("uninstall", &o)
-	flags.BoolVar(&o.KeepProgram, "keep-program", false, "leave the program: the runtime needs it to remove the remaining pods")
+	flags.BoolVar(&o.KeepProgram, "keep-program", false, "keep the program, which the runtime needs to remove the remaining pods")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -110,8 +110,8 @@ func runUninstall(args []string) error {
 
 func newFlags(command string, o *install.Options) *flag.FlagSet {
 	flags := flag.NewFlagSet("contiv-cni "+command, flag.ContinueOnError)
-	flags.StringVar(&o.BinDir, "bin-dir", cmp.Or(os.Getenv("CNI_BIN_DIR"), "/opt/cni/bin"), "folder of the CNI plugins; environment: CNI_BIN_DIR")
-	flags.StringVar(&o.NetDir, "net-dir", cmp.Or(os.Getenv("CNI_NET_DIR"), "/etc/cni/net.d"), "folder of the CNI configuration; environment: CNI_NET_DIR")
+	flags.StringVar(&o.BinDir, "bin-dir", cmp.Or(os.Getenv("CNI_BIN_DIR"), "/opt/cni/bin"), "directory of the CNI plugins (environment: CNI_BIN_DIR)")
+	flags.StringVar(&o.NetDir, "net-dir", cmp.Or(os.Getenv("CNI_NET_DIR"), "/etc/cni/net.d"), "directory of the CNI configuration (environment: CNI_NET_DIR)")
 	o.Log = logline.New(os.Stderr, slog.LevelInfo)
 	return flags
 }

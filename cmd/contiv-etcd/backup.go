@@ -16,9 +16,9 @@ import (
 func snapshotCommand(opts *etcdserver.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "snapshot FILE",
-		Short: "Write all data of the contiv-etcd that serves the data directory to a file",
-		Long: "Writes all data of the contiv-etcd that serves the data directory to a file, \"-\" being standard output, in the\n" +
-			"form of \"etcdctl snapshot save\". Who can read the file can read all that etcd has.",
+		Short: "Save all data of a running contiv-etcd to a file",
+		Long: "Save all data of the contiv-etcd running on --data-dir to a file, or to standard output if FILE is \"-\".\n" +
+			"The format is the one of \"etcdctl snapshot save\". The file contains all secrets stored in etcd.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			take := func(w io.Writer) error { return etcdserver.AskSnapshot(c.Context(), opts.DataDir, w) }
@@ -29,7 +29,7 @@ func snapshotCommand(opts *etcdserver.Options) *cobra.Command {
 				err = etcdserver.WriteSnapshotFile(args[0], take)
 			}
 			if errors.Is(err, etcdserver.ErrNotServed) {
-				return fmt.Errorf("%w: start it, or name its directory with --data-dir", err)
+				return fmt.Errorf("%w: start it, or set its directory with --data-dir", err)
 			}
 			return err
 		},
@@ -41,18 +41,19 @@ func snapshotCommand(opts *etcdserver.Options) *cobra.Command {
 func restoreCommand(opts *etcdserver.Options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Replace all data by those of a snapshot",
-		Long: "Replaces all data by those of a snapshot, \"-\" being standard input: of the contiv-etcd that serves the data directory, which\n" +
-			"is away for a moment, or in the directory, if none serves it. What was there before remains in its directory\n\"" + etcdserver.ReplacedDir + "\" until the next time. " +
-			"Agents and KSR notice, and bring up to date what Kubernetes has changed since.",
+		Short: "Replace all data with a snapshot",
+		Long: "Replace all data with a snapshot, read from standard input if FILE is \"-\". A contiv-etcd running on\n" +
+			"--data-dir restarts with the new data; otherwise the directory is changed directly. The replaced data\n" +
+			"remain in its subdirectory \"" + etcdserver.ReplacedDir + "\" until the next restore. Agents and KSR detect the restore\n" +
+			"and apply later changes of Kubernetes again.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return restore(c.Context(), args[0], c.InOrStdin(), *opts)
 		},
 	}
 	c.Flags().StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory of the data")
-	c.Flags().StringVar(&opts.Name, "name", etcdserver.DefaultName, "name of this member, of several ones that do not run")
-	c.Flags().StringToStringVar(&opts.Members, "member", nil, "NAME=https://IP:PORT of each of these members; repeatable")
+	c.Flags().StringVar(&opts.Name, "name", etcdserver.DefaultName, "name of this member, if several members are restored while stopped")
+	c.Flags().StringToStringVar(&opts.Members, "member", nil, "name and peer URL, NAME=https://IP:PORT, of each member; repeatable (default: a single member)")
 	return c
 }
 
@@ -82,16 +83,17 @@ func prepareCommand(opts *etcdserver.Options) *cobra.Command {
 	var owner int
 	c := &cobra.Command{
 		Use:   "prepare",
-		Short: "Make directories and give them to the user that is to run contiv-etcd",
-		Long:  "Makes the directories of data and snapshots, and gives them, with all that is in them, to the user that is to run\ncontiv-etcd. It needs the capability CAP_CHOWN.",
-		Args:  cobra.NoArgs,
+		Short: "Create the directories of contiv-etcd and change their owner",
+		Long: "Create the directories of data and snapshots, and change the owner of them and their contents to the\n" +
+			"user that runs contiv-etcd. Requires the capability CAP_CHOWN.",
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			for _, dir := range []string{opts.DataDir, opts.SnapshotDir} {
 				if dir == "" {
 					continue
 				}
 				if err := giveTo(dir, owner); err != nil {
-					return fmt.Errorf("give %s to the user %d: %w", dir, owner, err)
+					return fmt.Errorf("change the owner of %s to user %d: %w", dir, owner, err)
 				}
 			}
 			return nil
@@ -99,7 +101,7 @@ func prepareCommand(opts *etcdserver.Options) *cobra.Command {
 	}
 	c.Flags().StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory of the data")
 	c.Flags().StringVar(&opts.SnapshotDir, "snapshot-dir", "", "directory of scheduled snapshots (default: none)")
-	c.Flags().IntVar(&owner, "owner", 0, "number of the user")
+	c.Flags().IntVar(&owner, "owner", 0, "ID of the user")
 	return c
 }
 

@@ -32,9 +32,10 @@ func command() *cobra.Command {
 	var quotaMiB, userMiB int64
 	level := slog.LevelWarn
 	c := &cobra.Command{
-		Use:           "contiv-etcd",
-		Short:         "Run the etcd that a Contiv cluster meets in",
-		Long:          "Runs an etcd, or with --member one of its members. When it is ready, it prints one line with its endpoints on\nstandard output. SIGTERM and SIGINT stop it.",
+		Use:   "contiv-etcd",
+		Short: "Run the etcd server of a Contiv cluster",
+		Long: "Run the etcd server of a Contiv cluster, or one member of it with --member. When the server is ready,\n" +
+			"it prints its endpoints on standard output. SIGTERM and SIGINT stop it.",
 		Args:          cobra.NoArgs,
 		Version:       version.Version,
 		SilenceUsage:  true,
@@ -46,28 +47,28 @@ func command() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory that keeps the data")
-	f.StringArrayVar(&opts.ClientURLs, "listen-client", []string{etcdserver.DefaultClientURL}, "http[s]://IP:PORT or unix:///PATH to serve clients on; repeatable; port 0: any free port")
-	f.StringVar(&opts.PeerURL, "listen-peer", "", "URL for raft (default: that of the member, or the port after the client's on loopback)")
+	f.StringVar(&opts.DataDir, "data-dir", etcdserver.DefaultDataDir, "directory of the data")
+	f.StringArrayVar(&opts.ClientURLs, "listen-client", []string{etcdserver.DefaultClientURL}, "URL to serve clients on, http[s]://IP:PORT or unix:///PATH; port 0: any free port; repeatable")
+	f.StringVar(&opts.PeerURL, "listen-peer", "", "URL for raft (default: the URL of this member in --member, or else loopback with the client port plus one)")
 	f.StringVar(&opts.Name, "name", etcdserver.DefaultName, "name of this member")
-	f.StringToStringVar(&opts.Members, "member", nil, "NAME=https://IP:PORT of each member, this one included; repeatable (default: it is the only one)")
-	f.StringVar(&opts.HealthURL, "listen-health", "", "http://IP:PORT to serve /livez, /readyz and /metrics on, without TLS (default: none)")
-	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https client URLs")
-	f.StringVar(&opts.KeyFile, "key-file", "", "key of the server certificate")
-	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "CA that must have signed the certificates of https clients")
-	f.BoolVar(&opts.Users, "users", false, "take the common name of a client's certificate for its user, who may do what etcd's roles say; cannot be taken back")
-	f.BoolVar(&opts.PlainText, "plain-text", false, "allow http at addresses other than loopback: everybody who reaches them can read and change all data")
-	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
-	f.Int64Var(&userMiB, "user-mib", 0, "with --users: MiB of keys and values that one user may have, older revisions included (default: a sixteenth of --quota-mib)")
-	f.IntVar(&opts.Limits.Keys, "user-keys", etcdserver.DefaultUserKeys, "with --users: keys that one user may have")
-	f.IntVar(&opts.Limits.Leases, "user-leases", etcdserver.DefaultUserLeases, "with --users: leases that one user may have")
-	f.IntVar(&opts.Limits.Watches, "user-watches", etcdserver.DefaultUserWatches, "with --users: watches and streams that one user may have open")
-	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
-	f.DurationVar(&opts.SnapshotEvery, "snapshot-every", 0, "how often all data are written to a file in --snapshot-dir (default: never)")
-	f.StringVar(&opts.SnapshotDir, "snapshot-dir", "", "directory of these snapshots, best on another disk")
-	f.IntVar(&opts.SnapshotKeep, "snapshot-keep", etcdserver.DefaultSnapshotKeep, "how many of these snapshots are kept")
-	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: fast, and data may be lost with the machine")
-	f.TextVar(&level, "log-level", slog.LevelWarn, "DEBUG, INFO, WARN or ERROR")
+	f.StringToStringVar(&opts.Members, "member", nil, "name and peer URL, NAME=https://IP:PORT, of each member including this one; repeatable (default: a single member)")
+	f.StringVar(&opts.HealthURL, "listen-health", "", "URL to serve /livez, /readyz and /metrics on without TLS, http://IP:PORT (default: none)")
+	f.StringVar(&opts.CertFile, "cert-file", "", "server certificate for https:// client URLs (PEM)")
+	f.StringVar(&opts.KeyFile, "key-file", "", "private key of --cert-file (PEM)")
+	f.StringVar(&opts.ClientCAFile, "client-ca-file", "", "certificate authority of https:// clients, which must show a certificate (PEM)")
+	f.BoolVar(&opts.Users, "users", false, "authenticate clients by the common name of their certificate and authorize them by etcd's roles; cannot be disabled later")
+	f.BoolVar(&opts.PlainText, "plain-text", false, "allow http:// on addresses other than loopback, where anyone can read and change all data")
+	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "maximum size of the database in MiB; further writes are refused")
+	f.Int64Var(&userMiB, "user-mib", 0, "with --users: maximum MiB of keys and values per user, including older revisions (default: 1/16 of --quota-mib)")
+	f.IntVar(&opts.Limits.Keys, "user-keys", etcdserver.DefaultUserKeys, "with --users: maximum number of keys per user")
+	f.IntVar(&opts.Limits.Leases, "user-leases", etcdserver.DefaultUserLeases, "with --users: maximum number of leases per user")
+	f.IntVar(&opts.Limits.Watches, "user-watches", etcdserver.DefaultUserWatches, "with --users: maximum number of open watches and streams per user")
+	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are compacted")
+	f.DurationVar(&opts.SnapshotEvery, "snapshot-every", 0, "interval of scheduled snapshots (default: no snapshots)")
+	f.StringVar(&opts.SnapshotDir, "snapshot-dir", "", "directory of scheduled snapshots, preferably on another disk (default: none)")
+	f.IntVar(&opts.SnapshotKeep, "snapshot-keep", etcdserver.DefaultSnapshotKeep, "number of scheduled snapshots to keep")
+	f.BoolVar(&opts.UnsafeNoSync, "unsafe-no-fsync", false, "do not sync to disk: faster, but a crash of the machine can lose data")
+	f.TextVar(&level, "log-level", slog.LevelWarn, "log level: DEBUG, INFO, WARN or ERROR")
 	c.AddCommand(snapshotCommand(&etcdserver.Options{}), restoreCommand(&etcdserver.Options{}), prepareCommand(&etcdserver.Options{}))
 	return c
 }

@@ -193,7 +193,7 @@ func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(snapshot.Bytes(), []byte("the value")) {
-		t.Error("the snapshot lacks what was written")
+		t.Error("the snapshot lacks the written keys")
 	}
 }
 

@@ -140,6 +140,6 @@ func TestCertificatesAreRenewedUnderTraffic(t *testing.T) {
 	}
 	defer s.Close()
 	if err := s.Put(t.Context(), "/k", nil); err == nil {
-		t.Error("a certificate whose time is over opens etcd")
+		t.Error("an expired certificate opens etcd")
 	}
 }

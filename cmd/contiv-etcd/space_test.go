@@ -35,7 +35,7 @@ func TestClientsKnowThatEtcdIsFull(t *testing.T) {
 	if err := writer.DeletePrefix(t.Context(), "/k/"); err != nil {
 		t.Fatal(err)
 	}
-	await.That(t, "there is space again", func() error { return writer.Full(t.Context()) })
+	await.That(t, "space is available again", func() error { return writer.Full(t.Context()) })
 	if err := reader.Put(t.Context(), "/k", value); err != nil {
 		t.Error(err)
 	}

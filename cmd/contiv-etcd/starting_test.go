@@ -23,7 +23,7 @@ func TestAskedWhileStarting(t *testing.T) {
 		ask          func() error
 	}{
 		{"snapshot", "may be waiting for other members", func() error { return etcdserver.AskSnapshot(t.Context(), opts.DataDir, io.Discard) }},
-		{"restore", "have to be restored together", func() error { return etcdserver.AskRestore(t.Context(), opts.DataDir, strings.NewReader("")) }},
+		{"restore", "cannot be restored alone", func() error { return etcdserver.AskRestore(t.Context(), opts.DataDir, strings.NewReader("")) }},
 	} {
 		await.That(t, order.name+" is answered with the state", func() error {
 			err := order.ask()

@@ -69,7 +69,7 @@ func (c *child) run(ctx context.Context) error {
 		if time.Since(begun) >= stableLife {
 			delay = firstDelay
 		}
-		c.log.Error("Process ended, restarting it", "process", c.name, "error", err, "lived", time.Since(begun).Round(time.Millisecond), "in", delay)
+		c.log.Error("Process exited, restarting it", "process", c.name, "error", err, "lived", time.Since(begun).Round(time.Millisecond), "in", delay)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -140,11 +140,11 @@ func (c *child) end(cmd *exec.Cmd, exited <-chan error) error {
 	defer timer.Stop()
 	select {
 	case err := <-exited:
-		c.log.Info("Process ended", "process", c.name, "status", cmd.ProcessState.String(), "error", err)
+		c.log.Info("Process exited", "process", c.name, "status", cmd.ProcessState.String(), "error", err)
 		return nil
 	case <-timer.C:
 	}
 	cmd.Process.Kill()
 	<-exited
-	return fmt.Errorf("%s did not end within %v and was killed", c.name, c.grace)
+	return fmt.Errorf("%s did not stop within %v and was killed", c.name, c.grace)
 }

@@ -54,12 +54,12 @@ func newCommand(args []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "contiv-init [flags] [-- AGENT-FLAG...]",
 		Short: "Run VPP and the agent of this node",
-		Long: `Starts VPP and the agent, and restarts each when it ends. SIGTERM and SIGINT end the agent,
-then VPP. SIGUSR1 restarts the agent alone, SIGUSR2 VPP alone. Arguments after -- are flags
-of the agent, which also inherits the environment.
+		Long: `Run VPP and the agent of this node, and restart either of them when it exits. SIGTERM and SIGINT stop
+the agent, then VPP. SIGUSR1 restarts only the agent, SIGUSR2 only VPP. Arguments after -- are flags of
+the agent, which also inherits the environment.
 
-If the file --vpp-config exists, it is VPP's start-up configuration. Otherwise the
-configuration is generated from --vpp-options.`,
+VPP's start-up configuration is the file of --vpp-config if it exists, and is otherwise generated from
+--vpp-options.`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -240,7 +240,7 @@ func TestWhoDoesNotEndIsKilled(t *testing.T) {
 	if code := p.end(syscall.SIGTERM); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
-	p.await(`agent did not end within 200ms and was killed`, 1)
+	p.await(`agent did not stop within 200ms and was killed`, 1)
 	p.await(`^vpp: bye`, 1)
 }
 

@@ -33,7 +33,7 @@ func (s agentSettings) nodeConfig(ctx context.Context, log *slog.Logger) *nodeco
 	if err == nil {
 		return msg
 	}
-	log.Warn("NodeConfig not readable from etcd, using the agent's copy", "error", err)
+	log.Warn("Reading NodeConfig from etcd failed, using the agent's copy", "error", err)
 	msg, err = s.fromBolt(ctx, key, contivconf.StoreKey)
 	if err != nil {
 		log.Warn("NodeConfig unknown, using contiv.conf for STN; the agent retries", "error", err)

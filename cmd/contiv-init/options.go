@@ -30,15 +30,15 @@ type options struct {
 }
 
 func (o *options) register(f *pflag.FlagSet) {
-	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "VPP's program")
-	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent in the directory of this one)")
-	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used unchanged (default: /etc/vpp/contiv-vswitch.conf if it exists and --vpp-options is not given)")
-	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, unless --vpp-config is used (default: "+standardOptions+" if it exists)")
-	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets and the generated configuration")
+	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "program of VPP")
+	f.StringVar(&o.agentBin, "agent-bin", "", "program of the agent (default: contiv-agent in the directory of contiv-init)")
+	f.StringVar(&o.vppConfig, "vpp-config", "", "start-up configuration of VPP, used unchanged (default: /etc/vpp/contiv-vswitch.conf if it exists and --vpp-options is not set)")
+	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, from which a start-up configuration is generated unless --vpp-config is used (default: "+standardOptions+" if it exists)")
+	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets and of the generated configuration")
 	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for core dumps (default: no dumps)")
-	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "how long the agent may take to end before it is killed")
-	f.DurationVar(&o.vppGrace, "vpp-grace", 10*time.Second, "how long VPP may take to end before it is killed")
-	f.DurationVar(&o.vppWatchdog, "vpp-watchdog", 30*time.Second, "restart VPP after its API has not answered for this long; 0: never")
+	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "maximum time for the agent to stop before it is killed")
+	f.DurationVar(&o.vppGrace, "vpp-grace", 10*time.Second, "maximum time for VPP to stop before it is killed")
+	f.DurationVar(&o.vppWatchdog, "vpp-watchdog", 30*time.Second, "time without an answer from VPP's API after which VPP is restarted; 0: never")
 }
 
 // unit checks the options and generates VPP's configuration.

@@ -110,13 +110,13 @@ func (t *theft) steal(ctx context.Context, log *slog.Logger) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		log.Error("Network card not claimed, VPP starts without it", "error", err)
+		log.Error("Claiming the network card failed; starting VPP without it", "error", err)
 	}
 }
 
 // release returns the card for good.
 func (t *theft) release(ctx context.Context, log *slog.Logger) {
 	if err := t.ask(ctx, func(ctx context.Context, c *client.Client) error { return c.Release(ctx, t.name) }); err != nil {
-		log.Warn("Network card not released; contiv-stn will return it", "error", err)
+		log.Warn("Releasing the network card failed; contiv-stn returns it", "error", err)
 	}
 }

@@ -34,12 +34,12 @@ func (u *unit) run(ctx context.Context) error {
 	}
 	if u.coreDumps != "" {
 		if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}); err != nil {
-			return failedError{fmt.Errorf("permitting core dumps: %w", err)}
+			return failedError{fmt.Errorf("enable core dumps: %w", err)}
 		}
 	}
 	theft, err := theftBy(ctx, u.agentFlags, log)
 	if err != nil { // the agent logs it too
-		log.Error("Cannot determine whether to steal a network card", "error", err)
+		log.Error("Reading the settings of STN failed", "error", err)
 	}
 	children := &processes{}
 	vpp := &child{
@@ -68,7 +68,7 @@ func (u *unit) run(ctx context.Context) error {
 		})
 	}
 	<-ctx.Done()
-	log.Info("Ending: the agent, then VPP")
+	log.Info("Stopping the agent and VPP")
 	err = stopAgent()
 	err = errors.Join(err, stopVPP())
 	u.tidy()
@@ -85,7 +85,7 @@ func (u *unit) alone() error {
 	for _, socket := range u.sockets {
 		if conn, err := net.Dial("unix", socket); err == nil {
 			conn.Close()
-			return fmt.Errorf("another process listens on %s: end it, or choose another --vpp-runtime-dir", socket)
+			return fmt.Errorf("another process listens on %s: stop it, or use another --vpp-runtime-dir", socket)
 		}
 	}
 	return nil

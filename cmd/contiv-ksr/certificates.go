@@ -31,8 +31,8 @@ func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "kube-system
 type apiServer struct{ kubeconfig, server string }
 
 func (a *apiServer) register(f *pflag.FlagSet) {
-	f.StringVar(&a.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; empty: the pod's service account (environment: KUBECONFIG)")
-	f.StringVar(&a.server, "api-server", os.Getenv("API_SERVER"), "HOST:PORT or URL of the API server, if services need Contiv to work; empty: from --kubeconfig or the cluster (environment: API_SERVER)")
+	f.StringVar(&a.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (default: the pod's service account; environment: KUBECONFIG)")
+	f.StringVar(&a.server, "api-server", os.Getenv("API_SERVER"), "HOST:PORT or URL of the API server, if Services of the cluster need Contiv (default: from --kubeconfig or the cluster; environment: API_SERVER)")
 }
 
 // client returns a client whose user agent contains the name.
@@ -63,7 +63,7 @@ type issuer struct {
 // newIssuer gives the etcd configuration a certificate of etcd's root.
 func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, error) {
 	if o.source != sourceKubernetes {
-		return nil, fmt.Errorf("--credentials-dir needs --source %s, where certificates are requested and stored", sourceKubernetes)
+		return nil, fmt.Errorf("--credentials-dir requires --source %s, because certificates are requested and stored there", sourceKubernetes)
 	}
 	client, err := o.api.client("contiv-ksr")
 	if err != nil {
@@ -89,17 +89,17 @@ func revokeCommand() *cobra.Command {
 	return rootCommand(&cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Revoke credentials for configuring nodes through etcd",
-		Long:  "Revokes the credentials that contivctl created for NAME. Run it in a KSR pod:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
+		Long:  "Revoke the credentials that \"contivctl credentials\" created for NAME. Run it in a KSR pod:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Args:  cobra.ExactArgs(1),
 	}, func(ctx context.Context, store *etcd.Store, args []string) error {
 		key := access.ClientPrefix + args[0]
 		if _, exists, err := store.Get(ctx, key); err != nil || !exists {
-			return cmp.Or(err, fmt.Errorf("no %s", args[0]))
+			return cmp.Or(err, fmt.Errorf("no credentials of %s: see the names below %s in etcd", args[0], access.ClientPrefix))
 		}
 		if err := store.Delete(ctx, key); err != nil {
 			return err
 		}
-		fmt.Printf("credentials of %s revoked\n", args[0])
+		fmt.Printf("Revoked the credentials of %s\n", args[0])
 		return nil
 	})
 }
@@ -108,15 +108,16 @@ func revokeCommand() *cobra.Command {
 func forgetUsersCommand() *cobra.Command {
 	return rootCommand(&cobra.Command{
 		Use:   "forget-users",
-		Short: "Disable etcd's authentication before a downgrade to a version without certificates",
-		Long: "Until contiv-etcd --users starts again, every certificate then has full access. Run it in a\n" +
-			"KSR pod, then install the older version at once:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr forget-users --etcd-config=/etc/contiv/etcd.conf",
+		Short: "Disable etcd's authentication before a downgrade",
+		Long: "Disable etcd's authentication before a downgrade to a version without certificates. Every certificate\n" +
+			"then has full access until \"contiv-etcd --users\" starts again, so install the older version at once.\n" +
+			"Run it in a KSR pod:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr forget-users --etcd-config=/etc/contiv/etcd.conf",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, store *etcd.Store, _ []string) error {
 		if _, err := store.Client().AuthDisable(ctx); err != nil {
 			return fmt.Errorf("disable etcd's authentication: %w", err)
 		}
-		fmt.Println("etcd's authentication is disabled until contiv-etcd --users starts again")
+		fmt.Println("Disabled etcd's authentication until contiv-etcd --users starts again")
 		return nil
 	})
 }
@@ -159,14 +160,14 @@ func credentialsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "credentials",
 		Short: "Write and renew the etcd credentials of a node",
-		Long: "Requests a certificate for the node from the cluster, writes ca.pem and client.pem (certificate and\n" +
-			"key) into a directory, and renews them in time. If endpoints-file of --etcd-config is in that\n" +
-			"directory, it also gets the addresses of etcd's pods. It runs in the agent's pod.",
+		Long: "Request a certificate for the node from the cluster, write ca.pem and client.pem (certificate and key)\n" +
+			"to a directory, and renew them before they expire. If the endpoints-file of --etcd-config is in that\n" +
+			"directory, also write the addresses of etcd's pods to it. The command runs in the agent's pod.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			if node == "" {
-				return errors.New("--node-name: give the name of the node")
+				return errors.New("--node-name is missing: set the name of the node")
 			}
 			var conf etcd.Config
 			if etcdConfig != "" {
@@ -174,7 +175,7 @@ func credentialsCommand() *cobra.Command {
 					return fmt.Errorf("--etcd-config: %w", err)
 				}
 				if conf.CertFile == "" || filepath.Dir(conf.CertFile) != filepath.Clean(dir) {
-					fmt.Printf("contiv-ksr: nothing to do: %s names no credentials in %s\n", etcdConfig, dir)
+					fmt.Printf("contiv-ksr: nothing to do: %s refers to no credentials in %s\n", etcdConfig, dir)
 					<-ctx.Done()
 					return nil
 				}
@@ -189,7 +190,7 @@ func credentialsCommand() *cobra.Command {
 				return credentials.Keep(ctx, credentials.Options{
 					Requests: client.CertificatesV1().CertificateSigningRequests(), Node: node, Dir: dir, Logger: log,
 					Kept: func(due time.Time) {
-						fmt.Printf("contiv-ksr: the credentials of %s in %s are good until their renewal at %s\n", node, dir, due.Format(time.RFC3339))
+						fmt.Printf("contiv-ksr: credentials of %s in %s are valid; next renewal at %s\n", node, dir, due.Format(time.RFC3339))
 					},
 				})
 			})
@@ -202,7 +203,7 @@ func credentialsCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&node, "node-name", os.Getenv("NODE_NAME"), "name of the node (environment: NODE_NAME)")
 	f.StringVar(&dir, "dir", "/run/contiv-etcd", "directory of the files")
-	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML; if it names other credentials, the command does nothing (environment: ETCD_CONFIG)")
+	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML; if it refers to credentials outside --dir, the command does nothing (environment: ETCD_CONFIG)")
 	f.StringVar(&inNamespace, "namespace", namespace(), "namespace of etcd's pods (environment: POD_NAMESPACE)")
 	api.register(f)
 	return c

@@ -68,7 +68,7 @@ func TestLeaderThatLosesItsAPIServerLeavesToTheOtherInstance(t *testing.T) {
 	cutOff()
 	b.awaitRole("leader")
 	a.awaitRole("candidate")
-	if status, body := a.get("/readiness"); status != http.StatusOK || !strings.Contains(body, "the API server gives no sign of life") {
+	if status, body := a.get("/readiness"); status != http.StatusOK || !strings.Contains(body, "the API server does not respond") {
 		t.Errorf("readiness of the one that is cut off: %d\n%s", status, body)
 	}
 	a.terminate()

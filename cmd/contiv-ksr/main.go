@@ -57,9 +57,10 @@ type options struct {
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
-		Use:           "contiv-ksr",
-		Short:         "Reflect Kubernetes objects into etcd",
-		Long:          "Keeps a copy of the Kubernetes objects that the agents need in etcd. When etcd holds all\nof them for the first time, it prints one line on standard output.",
+		Use:   "contiv-ksr",
+		Short: "Copy Kubernetes objects to etcd",
+		Long: "Keep a copy of the Kubernetes objects that agents need in etcd. When the first copy is complete,\n" +
+			"contiv-ksr prints one line on standard output.",
 		Args:          cobra.NoArgs,
 		Version:       version.Version,
 		SilenceUsage:  true,
@@ -73,21 +74,22 @@ func command() *cobra.Command {
 	}
 	hostname, _ := os.Hostname()
 	f := c.Flags()
-	f.StringVar(&o.source, "source", sourceDir, `where the objects come from; "dir": manifests in a directory, "kubernetes": an API server`)
-	f.StringVar(&o.manifests, "manifests", "", "directory of manifests (*.yaml, *.yml, *.json)")
+	f.StringVar(&o.source, "source", sourceDir, `source of the objects: "dir", manifests in a directory, or "kubernetes", an API server`)
+	f.StringVar(&o.manifests, "manifests", "", "with --source dir: directory of manifests (*.yaml, *.yml, *.json)")
 	o.api.register(f)
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML (environment: ETCD_CONFIG)")
-	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; override the file (default http://127.0.0.1:12379)")
-	f.BoolVar(&o.elect, "leader-election", false, "elect one of several instances to write (default with --source kubernetes)")
-	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long a vanished instance keeps its leadership")
-	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "how long the leader may be cut off from the API server before a connected instance takes over")
-	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd, instead of the URLs in --etcd-config (default http://127.0.0.1:12379)")
+	f.BoolVar(&o.elect, "leader-election", false, "elect one of several instances to write to etcd (default: only with --source kubernetes)")
+	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "time after which a failed leader loses its leadership")
+	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "time without connection to the API server after which the leader resigns in favour of a connected instance")
+	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "address to serve /stats, /liveness and /readiness on, IP:PORT or unix:///PATH; repeatable")
 	o.metrics.Flags(f)
-	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
-	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory of the nodes' certificates. If it contains cert-file of --etcd-config, this instance issues certificates and manages etcd's users")
-	f.BoolVar(&o.users, "users", false, "manage etcd's users: each node may write only its own keys; the certificate of --etcd-config must be root's (always with --credentials-dir)")
-	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: set the condition ContivReady of Nodes and send Events about changes")
+	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance in the election and in the label \"node\" of all metrics (default: the host name)")
+	f.Lookup("node-name").DefValue = ""
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log level: DEBUG, INFO, WARN or ERROR")
+	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: directory of the nodes' certificates; if the cert-file of --etcd-config is in it, this instance issues certificates and manages etcd's users")
+	f.BoolVar(&o.users, "users", false, "manage etcd's users, so that each node may write only its own keys; requires the certificate of etcd's root in --etcd-config (always on with --credentials-dir)")
+	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: set the condition ContivReady of Nodes and report changes as Events")
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	c.AddCommand(credentialsCommand(), revokeCommand(), forgetUsersCommand())
 	return c
@@ -97,7 +99,7 @@ func run(ctx context.Context, o options) error {
 	log := logline.New(os.Stderr, o.logLevel)
 	klog.SetSlogLogger(log) // log messages of client-go
 	if o.resignAfter <= 0 {
-		return fmt.Errorf("--resign-after %s: give a time above 0", o.resignAfter)
+		return fmt.Errorf("--resign-after %s: use a duration above 0", o.resignAfter)
 	}
 	if err := o.metrics.Check(); err != nil {
 		return err

@@ -16,8 +16,8 @@ func (c *cli) demoCommand() *cobra.Command {
 	var upLimit time.Duration
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "measure the main features in a lab; fail if one fails",
-		Long:  `Creates a lab (default name "demo"), measures each promised feature in it, and removes it.`,
+		Short: "Measure the main features in a lab, and fail if one fails",
+		Long:  `Create a lab (default name "demo"), measure the documented features in it, and remove it.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// The default is a separate lab, so that the demo leaves the user's lab alone.
@@ -36,10 +36,10 @@ func (c *cli) demoCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().IntVar(&nodes, "nodes", 2, "how many nodes")
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab running")
-	cmd.Flags().IntVar(&pods, "batch", 20, "how many pods to measure CNI ADD with")
-	cmd.Flags().DurationVar(&upLimit, "up-limit", demo.DefaultUpLimit, "how long bringing the lab up may take; emulated machines need more")
+	cmd.Flags().IntVar(&nodes, "nodes", 2, "number of nodes")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the lab running afterwards")
+	cmd.Flags().IntVar(&pods, "batch", 20, "number of pods for the measurement of CNI ADD")
+	cmd.Flags().DurationVar(&upLimit, "up-limit", demo.DefaultUpLimit, "maximum time for starting the lab; emulated machines need more")
 	c.binDirFlag(cmd)
 	return cmd
 }

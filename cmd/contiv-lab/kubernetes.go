@@ -23,9 +23,9 @@ type kubernetesOptions struct {
 
 func (k *kubernetesOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&k.wanted, "kubernetes", false, "make a real Kubernetes cluster, with Contiv installed from its manifests")
-	f.StringVar(&k.places.Source, "source", "", "work tree of Contiv, for --kubernetes (default: the one that this program, or the current directory, is in)")
-	f.StringVar(&k.places.Cache, "cache", "", "directory that keeps the programs of Kubernetes, for --kubernetes (default ~/.cache/contiv)")
+	f.BoolVar(&k.wanted, "kubernetes", false, "create a real Kubernetes cluster, with Contiv installed from its manifests")
+	f.StringVar(&k.places.Source, "source", "", "with --kubernetes: source tree of Contiv (default: the tree that contains contiv-lab or the current directory)")
+	f.StringVar(&k.places.Cache, "cache", "", "with --kubernetes: directory that caches the programs of Kubernetes (default ~/.cache/contiv)")
 }
 
 // complete sets the options that have no flag.
@@ -55,7 +55,7 @@ func (c *cli) upKubernetes(ctx context.Context, k kubernetesOptions) error {
 		return errors.New("--root: a Kubernetes cluster is always below " + e2e.Root + " and " + lab.Root)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("a Kubernetes cluster makes network namespaces, cgroups and mounts: run this as root")
+		return errors.New("creating network namespaces, cgroups and mounts requires root: run the command as root")
 	}
 	own, err := os.Executable()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *cli) explainKubernetes(cluster *e2e.Cluster, opts e2e.Options) {
 	if c.opts.Name != lab.DefaultName {
 		name = " --name " + c.opts.Name
 	}
-	fmt.Printf(`Kubernetes cluster %[1]s is up after %[2]s, its nodes are ready. Use it:
+	fmt.Printf(`Kubernetes cluster %[1]s is up after %[2]s, and its nodes are ready. Use it:
 
   export KUBECONFIG=%[3]s PATH="%[4]s:$PATH"
   kubectl get nodes,pods -A -o wide
@@ -134,7 +134,7 @@ func (c *cli) forwardCommand() *cobra.Command {
 	var listen, netns, to string
 	cmd := &cobra.Command{
 		Use:    forwardCommand,
-		Short:  "forward connections to an address in a network namespace",
+		Short:  "Forward connections to an address in a network namespace",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -25,26 +25,23 @@ func (c *cli) upCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "create a lab or a Kubernetes cluster",
-		Long: `Creates a lab and returns when its agents are ready. The lab outlives this command and its
-terminal. Remains of a crashed lab of the same name are removed first.
+		Short: "Create a lab or a Kubernetes cluster",
+		Long: `Create a lab, and return when its agents are ready. The lab outlives the command and its terminal.
+Remains of a crashed lab of the same name are removed first.
 
-With --vswitch vpp, the nodes use VPP; with --vswitch kernel,vpp, every second one does. VPP's
-program is VPP_BIN in the environment, or --vpp-bin. With --single-nic, VPP has no separate NIC:
-contiv-stn lends it the host's.
+With --vswitch vpp, the nodes use VPP; with --vswitch kernel,vpp, every second node does. --vpp-bin or
+the environment variable VPP_BIN sets the program of VPP. With --single-nic, VPP has no NIC of its own,
+and contiv-stn lends it the host's.
 
-As in a cluster, etcd accepts TLS only, identifies each node by its certificate, and lets it write
-only its own keys; "credentials" creates further certificates. With --plain-text, anyone who
-reaches etcd, including any pod, can rewrite the network of the lab.
+As in a cluster, etcd accepts only TLS, identifies each node by its certificate, and lets it write only
+its own keys; "contiv-lab credentials" creates further certificates. With --plain-text, anyone that can
+reach etcd, including any pod, can rewrite the network of the lab.
 
-With --config, the nodes use a contiv.conf. With --dual-stack, nodes, pods and services also have
-IPv6 addresses; with --ipv6, only these.
+With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in IPv4 and IPv6
+blocks of Calico's IPAM, and contiv-calico-routes on each node to program the routes.
 
-With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in IPv4 and
-IPv6 blocks of Calico's IPAM, and contiv-calico-routes on each node to program the routes.
-
-With --kubernetes, the nodes run a real kubelet and container runtime, with a control plane. The
-programs are built the first time, which takes minutes.`,
+With --kubernetes, the nodes run a real kubelet and container runtime, with a control plane. The first
+run builds these programs, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.checkNodes(); err != nil {
@@ -57,13 +54,13 @@ programs are built the first time, which takes minutes.`,
 				return ctl.Misused(errors.New("--kubernetes excludes --single-nic: drop it"))
 			}
 			if !k.wanted && (k.places.Source != "" || k.places.Cache != "") {
-				return ctl.Misused(errors.New("--source and --cache need --kubernetes: add it, or drop them"))
+				return ctl.Misused(errors.New("--source and --cache require --kubernetes: add it, or drop them"))
 			}
 			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack || c.opts.IPv6) {
 				return ctl.Misused(errors.New("--config, --dual-stack and --ipv6 exclude --calico and --kubernetes: drop one side"))
 			}
 			if c.opts.DualStack && c.opts.IPv6 {
-				return ctl.Misused(errors.New("--dual-stack and --ipv6 exclude each other: choose both IP versions, or IPv6 alone"))
+				return ctl.Misused(errors.New("--dual-stack and --ipv6 exclude each other: drop one of them"))
 			}
 			if err := c.readConfig(file); err != nil {
 				return err
@@ -90,15 +87,15 @@ programs are built the first time, which takes minutes.`,
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "how many nodes")
-	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes, in turn: kernel, vpp (default kernel)")
-	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
-	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
-	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "create a Calico cluster without BGP, with the routes of contiv-calico-routes; default --nodes 3")
-	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd without certificates: anyone who reaches it, including any pod, can rewrite the network of the lab")
-	cmd.Flags().StringVar(&file, "config", "", "contiv.conf of the nodes")
-	cmd.Flags().BoolVar(&c.opts.DualStack, "dual-stack", false, "IPv6 addresses, too, of nodes, pods and services")
-	cmd.Flags().BoolVar(&c.opts.IPv6, "ipv6", false, "IPv6 addresses only, of nodes, pods and services")
+	cmd.Flags().IntVar(&c.opts.Nodes, "nodes", 2, "number of nodes")
+	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes in turn: kernel, vpp (default kernel)")
+	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "program of VPP (default: environment VPP_BIN)")
+	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "give nodes with VPP a single NIC, which contiv-stn lends to VPP")
+	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "create a Calico cluster without BGP, with routes by contiv-calico-routes (default --nodes 3)")
+	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "run etcd without certificates, so that anyone, including any pod, can rewrite the network of the lab")
+	cmd.Flags().StringVar(&file, "config", "", "contiv.conf for the nodes (default: none)")
+	cmd.Flags().BoolVar(&c.opts.DualStack, "dual-stack", false, "give nodes, pods and services IPv6 addresses in addition to IPv4")
+	cmd.Flags().BoolVar(&c.opts.IPv6, "ipv6", false, "give nodes, pods and services IPv6 addresses only")
 	c.binDirFlag(cmd)
 	k.register(cmd)
 	return cmd
@@ -121,7 +118,7 @@ func (c *cli) readConfig(file string) error {
 		return err
 	}
 	if given.StealFirstNIC || given.StealInterface != "" || len(given.NodeConfig) > 0 && slices.Contains(c.opts.VSwitches, lab.VPPVSwitch) {
-		return fmt.Errorf("--config: %s: the lab itself says which NIC VPP has: drop nodeConfig, stealInterface and stealFirstNIC; --single-nic lends VPP the NIC of the host", file)
+		return fmt.Errorf("--config: %s: the lab selects the NIC of VPP: drop nodeConfig, stealInterface and stealFirstNIC, or use --single-nic to lend VPP the NIC of the host", file)
 	}
 	var keys map[string]any
 	if err := yaml.Unmarshal(data, &keys); err != nil {
@@ -129,7 +126,7 @@ func (c *cli) readConfig(file string) error {
 	}
 	for _, key := range []string{"stealInterface", "stnSocketFile"} {
 		if _, has := keys[key]; has && c.opts.SingleNIC {
-			return fmt.Errorf("--config: %s: with --single-nic, the lab itself says which NIC VPP has, and where contiv-stn is: drop %s", file, key)
+			return fmt.Errorf("--config: %s: with --single-nic, the lab selects the NIC of VPP and the socket of contiv-stn: drop %s", file, key)
 		}
 	}
 	c.opts.ContivConfig = string(data) + "\n"
@@ -140,14 +137,14 @@ func (c *cli) downCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "stop a lab and remove it",
+		Short: "Stop and remove a lab",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// A signal must not stop it halfway; it has a deadline.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Minute)
 			defer cancel()
 			if all && cmd.Flags().Changed("name") {
-				return ctl.Misused(errors.New("--name and --all exclude each other: leave one of them out"))
+				return ctl.Misused(errors.New("--name and --all exclude each other: drop one of them"))
 			}
 			names := []string{c.opts.Name}
 			if all {
@@ -172,7 +169,7 @@ func (c *cli) downCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all labs")
+	cmd.Flags().BoolVar(&all, "all", false, "remove all labs")
 	return cmd
 }
 
@@ -189,11 +186,11 @@ func (c *cli) exists(opts lab.Options) (bool, error) {
 func (c *cli) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "list the labs",
+		Short: "List the labs",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("name") {
-				return ctl.Misused(errors.New("all labs are listed: leave --name out, or use status"))
+				return ctl.Misused(errors.New("list shows all labs: drop --name, or use \"contiv-lab status\""))
 			}
 			names, err := lab.List(c.opts.Root)
 			if err != nil {
@@ -226,7 +223,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "show processes, nodes and pods; fail if any is not ready",
+		Short: "Show processes, nodes and pods, and fail if one is not ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := c.open()
@@ -250,7 +247,7 @@ func (c *cli) statusCommand() *cobra.Command {
 }
 
 func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
-	fmt.Printf("Lab %s is %s, made %s ago; directory %s\n\n", st.Name, st.Phase, time.Since(st.Created).Round(time.Second), l.Dir())
+	fmt.Printf("Lab %s is %s, created %s ago; directory %s\n\n", st.Name, st.Phase, time.Since(st.Created).Round(time.Second), l.Dir())
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROCESS\tPID\tSTATE\tSINCE\tLOG")
 	unwell := 0
@@ -291,7 +288,7 @@ func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
 		return err
 	}
 	if unwell > 0 || st.Phase != lab.Running {
-		return fmt.Errorf("lab %s is not well: phase %s, %d processes not ready", st.Name, st.Phase, unwell)
+		return fmt.Errorf("lab %s is not ready: phase %s, %d processes not ready", st.Name, st.Phase, unwell)
 	}
 	return nil
 }
@@ -299,7 +296,7 @@ func printStatus(ctx context.Context, l *lab.Lab, st *lab.State) error {
 func (c *cli) guardCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    lab.GuardCommand,
-		Short:  "remove the lab when the program that started this ends",
+		Short:  "Remove the lab when the program that started this command exits",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -53,13 +53,15 @@ func newCommand() *cobra.Command {
 	c := &cli{began: time.Now()}
 	root := &cobra.Command{
 		Use:   "contiv-lab",
-		Short: "Contiv clusters made of network namespaces, on this machine",
+		Short: "Create and operate Contiv clusters made of network namespaces",
+		Long: `Create and operate Contiv clusters on this machine. Nodes and pods are network namespaces, with the real
+contiv-agent, KSR and etcd.`,
 		Example: `  contiv-lab up                               # two nodes; --nodes 3, --vswitch vpp, --kubernetes
   contiv-lab pod add web client               # spread over the nodes
   contiv-lab exec client -- ping -c1 10.1.1.2
   contiv-lab apply -f service.yaml            # services, policies, pods
-  contiv-lab matrix                           # connectivity, measured
-  contiv-lab ctl why client web               # contivctl on the lab's agents
+  contiv-lab matrix                           # measured connectivity
+  contiv-lab ctl why client web               # contivctl for the lab's agents
   contiv-lab down
   contiv-lab --name other up                  # another lab`,
 		Version:       version.Version,
@@ -74,7 +76,7 @@ func newCommand() *cobra.Command {
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.opts.Name == "" {
-			return ctl.Misused(fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName))
+			return ctl.Misused(fmt.Errorf("--name is empty: use the name of a lab, or omit --name for %q", lab.DefaultName))
 		}
 		if !*quiet {
 			c.opts.Progress = c.progress
@@ -128,7 +130,7 @@ func (c *cli) open() (*lab.Lab, error) { return lab.Open(c.opts) }
 // checkNodes refuses invalid node counts, including 0, which the lab takes as the default.
 func (c *cli) checkNodes() error {
 	if c.opts.Nodes < 1 {
-		return ctl.Misused(fmt.Errorf("--nodes %d: a lab has at least one node", c.opts.Nodes))
+		return ctl.Misused(fmt.Errorf("--nodes %d: a lab needs at least one node", c.opts.Nodes))
 	}
 	return nil
 }
@@ -139,7 +141,8 @@ func (c *cli) binDirFlag(cmd *cobra.Command) {
 	if err != nil {
 		own = os.Args[0]
 	}
-	cmd.Flags().StringVar(&c.opts.BinDir, "bin-dir", filepath.Dir(own), "directory of the binaries that the lab runs")
+	cmd.Flags().StringVar(&c.opts.BinDir, "bin-dir", filepath.Dir(own), "directory of Contiv's programs (default: the directory of contiv-lab)")
+	cmd.Flags().Lookup("bin-dir").DefValue = ""
 }
 
 // guarded runs fn. If this process is killed, a guard removes the lab.

@@ -40,12 +40,12 @@ func TestUnknownCommands(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Setenv("VPP_BIN", "")
 	for _, c := range []struct{ args, want string }{
-		{"up --nodes 0", "--nodes 0: a lab has at least one node"},
-		{"up --nodes -3 --kubernetes", "--nodes -3: a lab has at least one node"},
-		{"demo --nodes 0", "--nodes 0: a lab has at least one node"},
+		{"up --nodes 0", "--nodes 0: a lab needs at least one node"},
+		{"up --nodes -3 --kubernetes", "--nodes -3: a lab needs at least one node"},
+		{"demo --nodes 0", "--nodes 0: a lab needs at least one node"},
 		{"demo --batch 0", "--batch 0: measure at least one pod"},
-		{"up --nodes many", "--nodes many: give it a whole number"},
-		{"demo --up-limit 5", "--up-limit 5: give it a time with its unit"},
+		{"up --nodes many", "--nodes many: use a whole number"},
+		{"demo --up-limit 5", "--up-limit 5: use a time with its unit"},
 		{"up --kubernetes --calico", "--kubernetes excludes --calico and --plain-text"},
 		{"up --calico --dual-stack", "--config, --dual-stack and --ipv6 exclude --calico and --kubernetes"},
 		{"up --calico --ipv6", "--config, --dual-stack and --ipv6 exclude --calico and --kubernetes"},
@@ -54,14 +54,14 @@ func TestMistakes(t *testing.T) {
 		{"up --kubernetes --single-nic", "--kubernetes excludes --single-nic"},
 		{"up --vswitch foo", `vswitch "foo": use kernel or vpp`},
 		{"up --single-nic", "--single-nic is for nodes with VPP"},
-		{"up --cache /tmp/x", "--source and --cache need --kubernetes"},
-		{"--name x list", "all labs are listed: leave --name out"},
+		{"up --cache /tmp/x", "--source and --cache require --kubernetes"},
+		{"--name x list", "list shows all labs: drop --name"},
 		{"down --all --name x", "--name and --all exclude each other"},
 		{"up --nodez 3", "contiv-lab up has no flag --nodez: did you mean --nodes?"},
 		{"--nme x up", "contiv-lab has no flag --nme: did you mean --name?"},
 		{"up --frobnicate", "contiv-lab up has no flag --frobnicate: contiv-lab up --help lists them"},
 		{"up extra", `arguments "extra": usage: contiv-lab up [flags]`},
-		{"pod add", "an argument is missing: usage: contiv-lab pod add NAME... [flags]"},
+		{"pod add", "missing argument: usage: contiv-lab pod add NAME... [flags]"},
 		{"pods", `unknown command "pods" of contiv-lab: did you mean pod?`},
 		{"down", "no such lab: contiv; contiv-lab list shows the existing labs"},
 		{"down --name nope", "no such lab: nope"},
@@ -93,7 +93,7 @@ func TestMistakes(t *testing.T) {
 // A contiv.conf that an agent would refuse creates nothing.
 func TestConfigOfNodes(t *testing.T) {
 	t.Setenv("VPP_BIN", "/bin/true")
-	const own = "the lab itself says which NIC VPP has, and where contiv-stn is: drop "
+	const own = "the lab selects the NIC of VPP and the socket of contiv-stn: drop "
 	for content, c := range map[string]struct{ args, want string }{
 		"stnSocketFile: /run/stn.sock":                        {"--single-nic --vswitch vpp", own + "stnSocketFile"},
 		"stealInterface: ''":                                  {"--single-nic --vswitch vpp", own + "stealInterface"},
@@ -102,7 +102,7 @@ func TestConfigOfNodes(t *testing.T) {
 		"ipamConfig: {podSubnetCIDR: 10.96.0.0/16}":           {"", "podSubnetCIDR 10.96.0.0/16 overlaps with serviceCIDR"},
 		"podSubnetCIDR: 10.2.0.0/16":                          {"", `"podSubnetCIDR"`},
 		"mtuSize: 1400":                                       {"--dual-stack", "drop --dual-stack, and give networks of both IP versions in --config"},
-		"nodeConfig: [{nodeName: node1, gateway: 192.0.2.1}]": {"--vswitch vpp", "the lab itself says which NIC VPP has: drop nodeConfig"},
+		"nodeConfig: [{nodeName: node1, gateway: 192.0.2.1}]": {"--vswitch vpp", "the lab selects the NIC of VPP: drop nodeConfig"},
 		"stealFirstNIC: true":                                 {"", "drop nodeConfig, stealInterface"},
 	} {
 		file, root := filepath.Join(t.TempDir(), "contiv.conf"), t.TempDir()
@@ -143,7 +143,7 @@ func TestUnknownNames(t *testing.T) {
 		"matrix web wob":                         `lab x has no pod and no node "wob"`,
 		"credentials ops --node node2 --dir DIR": `lab x has no node "node2"`,
 		"status --name A.b":                      `"A.b" cannot be the name of a lab`,
-		"apply":                                  "apply needs the name of a file of manifests",
+		"apply":                                  "apply needs a file of manifests",
 	} {
 		cmd := newCommand()
 		cmd.SetArgs(append([]string{"--root", root, "--name", "x", "-q"}, strings.Fields(strings.ReplaceAll(args, "DIR", t.TempDir()))...))
@@ -207,7 +207,7 @@ func TestListOfOthersLabs(t *testing.T) {
 	}
 	cmd := newCommand()
 	cmd.SetArgs([]string{"--root", root, "list"})
-	if err := ctl.Execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "run this as root") {
+	if err := ctl.Execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "run the command as root") {
 		t.Errorf("%v", err)
 	}
 }

@@ -45,11 +45,11 @@ func (c *cli) withAnyLab(fn func(ctx context.Context, l *lab.Lab, args []string)
 }
 
 func (c *cli) applyCommand() *cobra.Command {
-	return c.fileCommand("apply", "apply Kubernetes objects through KSR; creates pods with a nodeName", (*lab.Lab).Apply)
+	return c.fileCommand("apply", "Apply Kubernetes objects through KSR; pods need a nodeName", (*lab.Lab).Apply)
 }
 
 func (c *cli) deleteCommand() *cobra.Command {
-	return c.fileCommand("delete", "delete the Kubernetes objects in a file, including pods", (*lab.Lab).Delete)
+	return c.fileCommand("delete", "Delete the Kubernetes objects in a file, including pods", (*lab.Lab).Delete)
 }
 
 func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context, string) ([]string, error)) *cobra.Command {
@@ -60,7 +60,7 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 		Args:  cobra.NoArgs,
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			if file == "" {
-				return ctl.Misused(fmt.Errorf("%s needs the name of a file of manifests: write %s; - is the standard input", name, name+" -f FILE"))
+				return ctl.Misused(fmt.Errorf("%s needs a file of manifests: use %s, or - for standard input", name, name+" -f FILE"))
 			}
 			done, err := fn(l, ctx, file)
 			for _, line := range done {
@@ -73,20 +73,20 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 			return err
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON; - for the standard input")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON, or - for standard input")
 	return cmd
 }
 
 func (c *cli) podCommand() *cobra.Command {
-	pod := &cobra.Command{Use: "pod", Short: "add and remove pods"}
+	pod := &cobra.Command{Use: "pod", Short: "Add and remove pods"}
 	var node, namespace string
 	add := &cobra.Command{
 		Use:   "add NAME...",
-		Short: "create pods with contiv-cni",
+		Short: "Create pods with contiv-cni",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if namespace == "" {
-				return ctl.Misused(errors.New("--namespace is empty: name a namespace, or leave it out for " + lab.DefaultNamespace))
+				return ctl.Misused(errors.New("--namespace is empty: set a namespace, or omit it for " + lab.DefaultNamespace))
 			}
 			var specs []lab.PodSpec
 			for _, name := range args {
@@ -99,11 +99,11 @@ func (c *cli) podCommand() *cobra.Command {
 			return err
 		}),
 	}
-	add.Flags().StringVar(&node, "node", "", "node of the pods (default: the one with the fewest)")
+	add.Flags().StringVar(&node, "node", "", "node of the pods (default: the node with the fewest pods)")
 	del := &cobra.Command{
 		Use:     "del NAME...",
 		Aliases: []string{"delete"},
-		Short:   "remove pods",
+		Short:   "Remove pods",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			for i, name := range args {
@@ -132,7 +132,7 @@ func inNamespace(namespace, name string) string {
 }
 
 func (c *cli) nodeCommand() *cobra.Command {
-	node := &cobra.Command{Use: "node", Short: "add, label and remove nodes, stop and start their agents"}
+	node := &cobra.Command{Use: "node", Short: "Add, label and remove nodes, and stop and start their agents"}
 	action := func(name, short string, fn func(context.Context, *lab.Lab, string) error) {
 		node.AddCommand(&cobra.Command{
 			Use:   name + " NODE",
@@ -143,7 +143,7 @@ func (c *cli) nodeCommand() *cobra.Command {
 			}),
 		})
 	}
-	action("add", "add a node", func(ctx context.Context, l *lab.Lab, name string) error {
+	action("add", "Add a node", func(ctx context.Context, l *lab.Lab, name string) error {
 		n, err := l.AddNode(ctx, name)
 		if err == nil {
 			fmt.Printf("node %s: address %s, network namespace %s\n", n.Name, n.Address, n.Netns)
@@ -152,29 +152,29 @@ func (c *cli) nodeCommand() *cobra.Command {
 	})
 	node.AddCommand(&cobra.Command{
 		Use:     "label NODE KEY=VALUE|KEY-...",
-		Short:   "set and remove labels of a node's object, such as its zone",
+		Short:   "Set and remove labels of a Node object, such as its zone",
 		Example: "  contiv-lab node label node1 topology.kubernetes.io/zone=east",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			return l.LabelNode(ctx, args[0], args[1:]...)
 		}),
 	})
-	action("del", "remove a node with its pods", func(ctx context.Context, l *lab.Lab, name string) error { return l.DelNode(ctx, name) })
-	action("kill", "end the agent of a node with SIGKILL", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillAgent(ctx, name) })
-	action("stop", "end the agent of a node with SIGTERM, and its VPP", func(ctx context.Context, l *lab.Lab, name string) error { return l.StopAgent(ctx, name) })
-	action("start", "start the agent of a node, if it does not run", func(ctx context.Context, l *lab.Lab, name string) error { return l.StartAgent(ctx, name) })
-	action("restart", "end the agent of a node with SIGTERM, and start it", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartAgent(ctx, name) })
-	action("kill-vpp", "end the VPP of a node with SIGKILL; contiv-init starts it again", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillVPP(ctx, name) })
-	action("restart-vpp", "end the VPP of a node with SIGTERM; contiv-init starts it again", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartVPP(ctx, name) })
+	action("del", "Remove a node with its pods", func(ctx context.Context, l *lab.Lab, name string) error { return l.DelNode(ctx, name) })
+	action("kill", "Kill the agent of a node (SIGKILL)", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillAgent(ctx, name) })
+	action("stop", "Stop the agent and VPP of a node (SIGTERM)", func(ctx context.Context, l *lab.Lab, name string) error { return l.StopAgent(ctx, name) })
+	action("start", "Start the agent of a node if it is not running", func(ctx context.Context, l *lab.Lab, name string) error { return l.StartAgent(ctx, name) })
+	action("restart", "Restart the agent of a node (SIGTERM)", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartAgent(ctx, name) })
+	action("kill-vpp", "Kill the VPP of a node (SIGKILL); contiv-init restarts it", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillVPP(ctx, name) })
+	action("restart-vpp", "Restart the VPP of a node (SIGTERM and contiv-init)", func(ctx context.Context, l *lab.Lab, name string) error { return l.RestartVPP(ctx, name) })
 	return node
 }
 
 func (c *cli) etcdCommand() *cobra.Command {
-	etcd := &cobra.Command{Use: "etcd", Short: "stop and start etcd"}
+	etcd := &cobra.Command{Use: "etcd", Short: "Stop and start etcd"}
 	etcd.AddCommand(
-		&cobra.Command{Use: "stop", Short: "stop etcd, keep its data", Args: cobra.NoArgs,
+		&cobra.Command{Use: "stop", Short: "Stop etcd, keeping its data", Args: cobra.NoArgs,
 			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error { return l.StopEtcd(ctx) })},
-		&cobra.Command{Use: "start", Short: "start etcd on its data", Args: cobra.NoArgs,
+		&cobra.Command{Use: "start", Short: "Start etcd with its data", Args: cobra.NoArgs,
 			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error { return l.StartEtcd(ctx) })},
 	)
 	return etcd
@@ -185,16 +185,16 @@ func (c *cli) credentialsCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
-		Short: "create credentials for configuring nodes through etcd",
-		Long: `Writes ca.pem, client.pem (certificate and key) and etcd.conf, which names them, to a directory.
-The credentials allow writing the configuration of these nodes and reading the list of nodes,
-nothing else. The same NAME again replaces its nodes.
+		Short: "Create credentials for configuring nodes through etcd",
+		Long: `Create credentials for configuring the given nodes through etcd: write ca.pem, client.pem (certificate
+and key) and an etcd.conf that refers to them. The credentials allow writing the configuration of these
+nodes and reading the list of nodes, nothing else. Using a NAME again replaces its nodes.
 
-etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
+etcd can only be reached from the nodes: contiv-lab exec node1 -- etcdctl ...`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if dir == "" {
-				return ctl.Misused(errors.New("credentials are written into a directory: name it with --dir"))
+				return ctl.Misused(errors.New("--dir is missing: set a directory for the credentials"))
 			}
 			hint, err := l.Credentials(ctx, args[0], client, dir)
 			if err == nil {
@@ -211,7 +211,7 @@ etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 func (c *cli) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec POD|NODE|outside -- COMMAND [ARGUMENT...]",
-		Short: "run a command in the network namespace of a pod, a node or the outside host",
+		Short: "Run a command in the network namespace of a pod, a node or the outside host",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: c.withAnyLab(func(_ context.Context, l *lab.Lab, args []string) error {
 			st, err := l.State()
@@ -227,11 +227,11 @@ func (c *cli) execCommand() *cobra.Command {
 				command = command[1:]
 			}
 			if len(command) == 0 || command[0] == "" {
-				return ctl.Misused(errors.New("no command is given"))
+				return ctl.Misused(errors.New("missing command: usage: contiv-lab exec POD|NODE|outside -- COMMAND"))
 			}
 			program, err := exec.LookPath(command[0])
 			if err != nil {
-				return fmt.Errorf("%q: %w: namespaces of a lab have the programs of this machine", command[0], errors.Unwrap(err))
+				return fmt.Errorf("%q: %w: install it on this machine", command[0], errors.Unwrap(err))
 			}
 			return lab.InNetns(lab.NetnsPath(where.Netns), func() error {
 				return syscall.Exec(program, command, os.Environ())
@@ -245,7 +245,7 @@ func (c *cli) execCommand() *cobra.Command {
 func (c *cli) ctlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "ctl [ARGUMENT...]",
-		Short:              "run contivctl on the agents of the lab",
+		Short:              "Run contivctl for the agents of the lab",
 		DisableFlagParsing: true,
 		RunE: c.withAnyLab(func(_ context.Context, l *lab.Lab, args []string) error {
 			if len(args) > 0 && args[0] == "--" {
@@ -286,7 +286,7 @@ func viaEtcd(args []string) bool {
 func (c *cli) matrixCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "matrix [POD|NODE|outside]...",
-		Short: "measure connectivity with real packets; fail if any path does not work",
+		Short: "Measure connectivity with real packets, and fail if a path does not work",
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			st, err := l.State()
 			if err != nil {

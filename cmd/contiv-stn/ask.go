@@ -18,7 +18,7 @@ import (
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "show the holders of the network cards",
+		Short: "Show which network cards are lent to VPP",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			path := filepath.Join(o.stateDir, "journal.json")
@@ -27,11 +27,11 @@ func statusCommand(o *options) *cobra.Command {
 				return err
 			}
 			if len(j.NICs) == 0 {
-				fmt.Fprintf(c.OutOrStdout(), "No network card is claimed for VPP in %s.\n", path)
+				fmt.Fprintf(c.OutOrStdout(), "%s: no network card is claimed for VPP.\n", path)
 				return nil
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "INTERFACE\tHOLDER\tFOR\tADDRESSES\tBECAUSE")
+			fmt.Fprintln(w, "INTERFACE\tHOLDER\tFOR\tADDRESSES\tREASON")
 			for _, e := range j.NICs {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%v\t%s\n", e.Name, e.Holder, time.Since(e.Since).Round(time.Second), e.State.Prefixes(), e.Reason)
 			}
@@ -43,7 +43,7 @@ func statusCommand(o *options) *cobra.Command {
 func releaseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [INTERFACE]",
-		Short: "return a network card, or all of them, to the host for good",
+		Short: "Return a network card, or all of them, to the host permanently",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			conn, err := grpc.NewClient("unix:"+o.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -59,7 +59,7 @@ func releaseCommand(o *options) *cobra.Command {
 			}
 			reply, err := stn.NewSTNClient(conn).ReleaseInterface(ctx, request)
 			if err != nil {
-				return fmt.Errorf("%w: check that contiv-stn runs", err)
+				return fmt.Errorf("%w: check that contiv-stn is running", err)
 			}
 			if reply.GetResult() != 0 {
 				return errors.New(reply.GetError())

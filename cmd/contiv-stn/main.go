@@ -43,13 +43,12 @@ func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "contiv-stn",
-		Short: "Lend the host's network card to the vswitch, and give it back",
-		Long: `Lends a network card of the host to VPP while VPP forwards. contiv-init and the agent of this
-node claim the card. The host gets it back, with its addresses and routes, when VPP or the
-agent is gone or does not respond, or when the interconnect is down, and before contiv-stn
-ends on SIGTERM or SIGINT.
+		Short: "Lend the host's network card to VPP, and return it",
+		Long: `Lend a network card of the host to VPP while VPP forwards traffic. contiv-init and the agent of the
+node claim the card. The host gets it back, with its addresses and routes, if VPP or the agent stops or
+does not respond, if the interconnect is down, and before contiv-stn exits on SIGTERM or SIGINT.
 
-Every flag can be given in the environment, too: CONTIV_STN_ and its name in capitals.`,
+Every flag can also be set in the environment, as CONTIV_STN_ followed by its name in capitals.`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -129,8 +128,8 @@ func (o *options) run(ctx context.Context) error {
 	err = group.Wait()
 	began := time.Now()
 	if closeErr := keeper.Close(); closeErr != nil {
-		return fmt.Errorf("giving the network cards back: %w", closeErr)
+		return fmt.Errorf("return the network cards: %w", closeErr)
 	}
-	log.Info("Ended: all network cards are the host's", "took", time.Since(began).Round(time.Millisecond))
+	log.Info("Stopped; all network cards returned to the host", "took", time.Since(began).Round(time.Millisecond))
 	return err
 }

@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got := status(); got != "No network card is claimed for VPP in "+dir+"/journal.json.\n" {
+	if got := status(); got != dir+"/journal.json: no network card is claimed for VPP.\n" {
 		t.Errorf("without journal: %s", got)
 	}
 	entry := &journal.Entry{Name: "eth0", Holder: journal.Host, Reason: "VPP does not answer", State: &nic.State{}}

@@ -22,21 +22,21 @@ type options struct {
 }
 
 func (o *options) register(f *pflag.FlagSet) {
-	f.StringVar(&o.socket, "socket", "/var/run/contiv/stn.sock", "socket of contiv-init and the agent")
-	f.StringVar(&o.socket, "grpc", "/var/run/contiv/stn.sock", "the same as --socket")
+	f.StringVar(&o.socket, "socket", "/var/run/contiv/stn.sock", "socket to serve contiv-init and the agent on")
+	f.StringVar(&o.socket, "grpc", "/var/run/contiv/stn.sock", "same as --socket")
 	_ = f.MarkHidden("grpc") // as in Contiv/VPP
-	f.StringVar(&o.stateDir, "state-dir", "/var/lib/contiv/stn", "directory of the journal: must survive a restart of the machine")
+	f.StringVar(&o.stateDir, "state-dir", "/var/lib/contiv/stn", "directory of the journal, which must survive a restart of the machine")
 	f.StringVar(&o.netns, "netns", "/proc/self/ns/net", "network namespace of the host")
-	f.StringVar(&o.interconnect, "interconnect", "vpp1", "the host's device of its connection to VPP")
-	f.StringVar(&o.pciDriver, "pci-driver", "vfio-pci", "driver that PCI devices get for VPP")
-	f.StringSliceVar(&o.keepDriver, "keep-driver", nil, "network card on a PCI bus that keeps its driver, because VPP reads it by AF_PACKET or AF_XDP; several: repeat or separate by commas; *: all")
+	f.StringVar(&o.interconnect, "interconnect", "vpp1", "interface of the host that connects it to VPP")
+	f.StringVar(&o.pciDriver, "pci-driver", "vfio-pci", "driver to bind PCI devices to for VPP")
+	f.StringSliceVar(&o.keepDriver, "keep-driver", nil, "PCI network card that keeps its driver, because VPP uses it with AF_PACKET or AF_XDP; *: all; comma-separated or repeatable")
 	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf", "resolv.conf of the host")
 	d := stn.DefaultLimits
-	f.DurationVar(&o.limits.Absent, "agent-absent", d.Absent, "how long the agent may be gone before the host gets the network card back")
-	f.DurationVar(&o.limits.Silent, "agent-silent", d.Silent, "how long the agent's reports, one per second, may be missing")
-	f.DurationVar(&o.limits.Down, "interconnect-down", d.Down, "how long the interconnect may be down")
-	f.DurationVar(&o.limits.Start, "start", d.Start, "how long VPP may take to start with a PCI device")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
+	f.DurationVar(&o.limits.Absent, "agent-absent", d.Absent, "time without the agent after which the host gets the network card back")
+	f.DurationVar(&o.limits.Silent, "agent-silent", d.Silent, "time without a report of the agent, which sends one per second, after which the host gets the network card back")
+	f.DurationVar(&o.limits.Down, "interconnect-down", d.Down, "time of a down interconnect after which the host gets the network card back")
+	f.DurationVar(&o.limits.Start, "start", d.Start, "maximum time for VPP to start with a PCI device")
+	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "log level: DEBUG, INFO, WARN or ERROR")
 }
 
 // fromEnvironment sets flags that were not given from the environment.
@@ -66,7 +66,7 @@ func (o *options) check() error {
 		}
 	}
 	if o.interconnect == "" {
-		return errors.New("--interconnect is empty: name the host's device of its connection to VPP")
+		return errors.New("--interconnect is empty: set the interface of the host that connects it to VPP")
 	}
 	return nil
 }

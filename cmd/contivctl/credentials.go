@@ -33,10 +33,11 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
 		Short: "Create credentials for configuring nodes through etcd",
-		Long: "Requests a certificate for etcd from the cluster, approves it as an administrator, and writes to a\n" +
-			"directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names them. The credentials\n" +
-			"allow writing the configuration of these nodes and reading the list of nodes, nothing else.\n\n" +
-			"The same NAME again replaces its nodes. To revoke the credentials:\n\n" +
+		Long: "Create credentials for configuring the given nodes through etcd. Request a certificate from the cluster,\n" +
+			"approve the request as an administrator, and write ca.pem, client.pem (certificate and key) and an\n" +
+			"etcd.conf that refers to them. The credentials allow writing the configuration of these nodes and\n" +
+			"reading the list of nodes, nothing else. Using a NAME again replaces its nodes.\n\n" +
+			"To revoke the credentials:\n\n" +
 			"  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Example: "  contivctl credentials ops --node node1 --node node2 --dir ops\n" +
 			"  contivctl --etcd-config ops/etcd.conf config apply -f values.yaml --via etcd --node node1",
@@ -47,7 +48,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			if dir == "" {
-				return errors.New("--dir: name a directory for the files")
+				return errors.New("--dir is missing: set a directory for the files")
 			}
 			config, err := kube.Config(file, cluster)
 			if err != nil {
@@ -81,10 +82,10 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&nodes, "node", nil, "node to allow; repeatable; \"*\": all nodes, including future ones")
 	f.StringVar(&dir, "dir", "", "directory for the files; created if missing")
-	f.StringVar(&endpoint, "endpoint", "", "URL of etcd in etcd.conf (default: port 32379 of the first node)")
-	f.StringVar(&file, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, ~/.kube/config)")
-	f.StringVar(&cluster, "context", "", "the cluster of this context of the kubeconfig file")
-	f.DurationVar(&patience, "timeout", time.Minute, "how long to wait for the certificate")
+	f.StringVar(&endpoint, "endpoint", "", "URL of etcd to write to etcd.conf (default: port 32379 of the first node)")
+	f.StringVar(&file, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, else ~/.kube/config)")
+	f.StringVar(&cluster, "context", "", "context of the kubeconfig file (default: its current context)")
+	f.DurationVar(&patience, "timeout", time.Minute, "maximum time to wait for the certificate")
 	return c
 }
 
@@ -104,7 +105,7 @@ func approve(ctx context.Context, client dynamic.Interface, name string) error {
 	requests := client.Resource(kube.SigningRequests)
 	r, err := kube.Get[certificatesv1.CertificateSigningRequest](ctx, requests, name)
 	if err != nil {
-		return fmt.Errorf("look at CertificateSigningRequest %s: %w", name, err)
+		return fmt.Errorf("read CertificateSigningRequest %s: %w", name, err)
 	}
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "approved by contivctl credentials",
@@ -119,7 +120,7 @@ func approve(ctx context.Context, client dynamic.Interface, name string) error {
 func findEndpoint(ctx context.Context, client dynamic.Interface) (string, error) {
 	nodes, err := kube.List[corev1.Node](ctx, client.Resource(kube.Nodes), "")
 	if err != nil {
-		return "", fmt.Errorf("look for the nodes: %w", err)
+		return "", fmt.Errorf("list the nodes: %w", err)
 	}
 	for _, node := range nodes {
 		for _, a := range node.Status.Addresses {
@@ -128,5 +129,5 @@ func findEndpoint(ctx context.Context, client dynamic.Interface) (string, error)
 			}
 		}
 	}
-	return "", errors.New("no node has an address: name etcd with --endpoint")
+	return "", errors.New("no node has an address: set the URL of etcd with --endpoint")
 }

@@ -17,15 +17,16 @@ import (
 func manCommand(out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write manual pages to a directory, such as /usr/local/share/man/man1",
+		Short: "Write the manual pages to a directory",
+		Long:  "Write the manual pages of all commands to a directory, such as /usr/local/share/man/man1.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				return fmt.Errorf("an argument is missing: usage: %s DIR", cmd.CommandPath())
+				return fmt.Errorf("missing argument: usage: %s DIR", cmd.CommandPath())
 			case 1:
 				return nil
 			}
-			return fmt.Errorf("arguments %q: usage: %s DIR", args, cmd.CommandPath())
+			return fmt.Errorf("too many arguments %q: usage: %s DIR", args, cmd.CommandPath())
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
@@ -35,9 +36,9 @@ func manCommand(out io.Writer) *cobra.Command {
 			root.DisableAutoGenTag = true // keeps the pages reproducible
 			pages, err := writePages(root, args[0])
 			if err != nil {
-				return fmt.Errorf("manual pages are not written: %w", err)
+				return fmt.Errorf("write manual pages: %w", err)
 			}
-			fmt.Fprintf(out, "%d manual pages are in %s\n", pages, args[0])
+			fmt.Fprintf(out, "Wrote %d manual pages to %s\n", pages, args[0])
 			return nil
 		},
 	}

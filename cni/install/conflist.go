@@ -30,7 +30,7 @@ func (o *Options) standard() map[string]any {
 	plugins := []any{ours}
 	for _, name := range o.Chain {
 		if _, err := os.Stat(filepath.Join(o.BinDir, name)); err != nil {
-			o.Log.Warn("Plugin is not in the chain: it is not installed", "plugin", name, "error", err)
+			o.Log.Warn("Plugin not installed, leaving it out of the chain", "plugin", name, "error", err)
 			continue
 		}
 		plugin := map[string]any{"type": name}
@@ -57,7 +57,7 @@ func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 			return nil, fmt.Errorf("read the CNI configuration list: %w", err)
 		}
 		if err := json.Unmarshal(data, &list); err != nil {
-			return nil, fmt.Errorf("CNI configuration list %s is no JSON object: %w", o.Conflist, err)
+			return nil, fmt.Errorf("CNI configuration list %s is not a JSON object: %w", o.Conflist, err)
 		}
 	}
 	plugins, err := pluginTypes(list)
@@ -73,11 +73,11 @@ func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 
 func pluginTypes(list map[string]any) ([]string, error) {
 	if name, _ := list["name"].(string); name == "" {
-		return nil, errors.New(`"name" is missing: give the network a name, such as "k8s-pod-network"`)
+		return nil, errors.New(`"name" is missing: set a name for the network, such as "k8s-pod-network"`)
 	}
 	plugins, ok := list["plugins"].([]any)
 	if !ok || len(plugins) == 0 {
-		return nil, errors.New(`"plugins" is missing or empty: it is to be a list of objects, one of them with "type": "` + PluginName + `"`)
+		return nil, errors.New(`"plugins" is missing or empty: use a list of objects, one of them with "type": "` + PluginName + `"`)
 	}
 	var types []string
 	for i, p := range plugins {
@@ -102,7 +102,7 @@ func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugin
 			return err
 		}
 		if wanted, given := list["cniVersion"].(string); given && !slices.Contains(versions, wanted) {
-			return fmt.Errorf(`plugin %q does not support "cniVersion": %q, but %s: choose one of these, or leave "cniVersion" out`, name, wanted, strings.Join(versions, ", "))
+			return fmt.Errorf(`plugin %q supports "cniVersion" %[3]s, but not %[2]q: use one of these, or remove "cniVersion"`, name, wanted, strings.Join(versions, ", "))
 		}
 		common = slices.DeleteFunc(common, func(v string) bool { return !slices.Contains(versions, v) })
 	}
@@ -116,13 +116,13 @@ func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugin
 		}
 	}
 	if base == "" {
-		return fmt.Errorf("there is no CNI version up to %s that all of %s support", knownByAll, strings.Join(plugins, ", "))
+		return fmt.Errorf("no CNI version up to %s is supported by all of %s", knownByAll, strings.Join(plugins, ", "))
 	}
 	list["cniVersion"] = base
 	if slices.Contains(common, cniversion.Current()) {
 		list["cniVersions"] = []string{base, cniversion.Current()}
 	} else {
-		o.Log.Warn("Runtimes will not call STATUS and GC: a plugin in the chain is too old", "needed", cniversion.Current(), "plugins", plugins, "common", common)
+		o.Log.Warn("Plugin in the chain too old for STATUS and GC", "needed", cniversion.Current(), "plugins", plugins, "common", common)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (o *Options) versions(ctx context.Context, plugin string) ([]string, error)
 	defer cancel()
 	versions, err := delegate.Versions(ctx, path)
 	if err != nil {
-		o.Log.Warn("Plugin does not tell which CNI versions it supports; it is taken for one of version "+knownByAll, "plugin", path, "error", err)
+		o.Log.Warn("Reading the CNI versions of a plugin failed; assuming version "+knownByAll, "plugin", path, "error", err)
 		return slices.DeleteFunc(slices.Clone(cniversion.All.SupportedVersions()), func(v string) bool {
 			newer, err := cniversion.GreaterThan(v, knownByAll)
 			return err != nil || newer

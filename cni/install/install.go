@@ -50,7 +50,7 @@ func Install(ctx context.Context, o Options) error {
 
 func install(ctx context.Context, o Options) (done installed, err error) {
 	if err := errors.Join(removeTemporaries(o.program()), removeTemporaries(o.conflistPath())); err != nil {
-		return done, fmt.Errorf("remove what an interrupted installation left: %w", err)
+		return done, fmt.Errorf("remove files of an interrupted installation: %w", err)
 	}
 	program, err := os.Open(o.Program)
 	if err != nil {
@@ -64,7 +64,7 @@ func install(ctx context.Context, o Options) (done installed, err error) {
 	if err != nil {
 		return done, err
 	}
-	o.Log.Info("Program is in place", "path", o.program(), "changed", changed)
+	o.Log.Info("Program installed", "path", o.program(), "changed", changed)
 	if done.conflist, err = o.conflist(ctx); err != nil {
 		return done, err
 	}
@@ -75,7 +75,7 @@ func install(ctx context.Context, o Options) (done installed, err error) {
 	if err != nil {
 		return done, err
 	}
-	o.Log.Info("Agent is ready, configuration is in place", "path", o.conflistPath(), "changed", changed)
+	o.Log.Info("Agent ready, configuration installed", "path", o.conflistPath(), "changed", changed)
 	return done, nil
 }
 
@@ -125,13 +125,13 @@ func Uninstall(o Options) (err error) {
 	if err := remove(o.conflistPath()); err != nil {
 		return err
 	}
-	o.Log.Info("Configuration is removed", "path", o.conflistPath())
+	o.Log.Info("Configuration removed", "path", o.conflistPath())
 	if o.KeepProgram {
 		return removeTemporaries(o.program())
 	}
 	if err := remove(o.program()); err != nil {
 		return err
 	}
-	o.Log.Info("Program is removed", "path", o.program())
+	o.Log.Info("Program removed", "path", o.program())
 	return nil
 }

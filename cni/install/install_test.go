@@ -107,7 +107,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"plugin of no type":  {`{"name":"n","plugins":[{"type":"contiv-cni"},{}]}`, "plugin 2"},
 		"plugin elsewhere":   {`{"name":"n","plugins":[{"type":"contiv-cni"},{"type":"../x"}]}`, "plugin 2"},
 		"missing plugin":     {`{"name":"n","plugins":[{"type":"contiv-cni"},{"type":"absent"}]}`, `"absent" is not installed`},
-		"version too new":    {`{"name":"n","cniVersion":"1.1.0","plugins":[{"type":"contiv-cni"},{"type":"old"}]}`, `"old" does not support "cniVersion": "1.1.0", but 0.4.0, 1.0.0`},
+		"version too new":    {`{"name":"n","cniVersion":"1.1.0","plugins":[{"type":"contiv-cni"},{"type":"old"}]}`, `"old" supports "cniVersion" 0.4.0, 1.0.0, but not "1.1.0"`},
 		"versions too old":   {`{"name":"n","plugins":[{"type":"contiv-cni"},{"type":"new"}]}`, "no CNI version up to 1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ const (
 // leaveName is a file in NetDir that makes a Keep stop without a repair. Runtimes ignore it.
 const leaveName = "." + ConflistName + ".leave"
 
-var errLeave = errors.New("uninstalled: nothing is put back any more")
+var errLeave = errors.New("uninstalled: files are no longer restored")
 
 // Keep installs the files and restores them when they are removed or changed. As in Install, the
 // configuration requires a ready agent. Keep stops its repairs on Uninstall, and returns when ctx
@@ -51,7 +51,7 @@ func Keep(ctx context.Context, o Options) error {
 	leave(nil)
 	<-watched
 	if errors.Is(context.Cause(kept), errLeave) {
-		o.Log.Info("Letting go", "reason", errLeave)
+		o.Log.Info("Stopping", "reason", errLeave)
 		lock.Close()
 		<-ctx.Done()
 		return nil
@@ -77,14 +77,14 @@ func keep(ctx context.Context, o Options) error {
 		if damage == nil {
 			continue
 		}
-		o.Log.Warn("Somebody else changed what is installed: it is put back", "found", damage)
+		o.Log.Warn("Restored installed files that another program changed", "found", damage)
 		again, err := install(ctx, o)
 		switch {
 		case err == nil:
 			done, said = again, ""
 		case err.Error() != said && ctx.Err() == nil:
 			said = err.Error()
-			o.Log.Error("Cannot put it back, trying again", "error", err)
+			o.Log.Error("Restoring installed files failed, retrying", "error", err)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (o *Options) askToLeave() (release func() error, err error) {
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, fmt.Errorf("lock %s: %w", o.NetDir, err)
 		case time.Now().After(deadline):
-			return nil, errors.Join(fmt.Errorf("contiv-cni install is at work in %s and does not let go: end it first", o.NetDir), os.Remove(o.leavePath()))
+			return nil, errors.Join(fmt.Errorf("another contiv-cni install is running in %s: stop it first", o.NetDir), os.Remove(o.leavePath()))
 		}
 		if !asked {
 			if err := os.WriteFile(o.leavePath(), nil, 0o600); err != nil {

@@ -202,12 +202,12 @@ func (w *Watcher) setConnected(err error) {
 		if before == nil {
 			w.reportLost(err)
 		}
-		w.log.Error("Database cannot be read; the node keeps its state", "error", err)
+		w.log.Error("Reading the database failed; the node keeps its state", "error", err)
 	case err != nil && before == nil:
 		w.reportLost(err)
 		w.log.Warn("Connection to the database lost; the node keeps its state", "error", err)
 	case err != nil:
-		w.log.Debug("The database is not available", "error", err)
+		w.log.Debug("Database unavailable", "error", err)
 	}
 }
 
@@ -221,7 +221,7 @@ func (w *Watcher) reportLost(reason error) {
 	}
 	w.lostAt = time.Now()
 	if err := w.Loop.PushEvent(w.ctx, &controller.DBLost{Reason: reason}); err != nil {
-		w.log.Debug("Event loop refused the loss of the database", "error", err)
+		w.log.Debug("Reporting the loss of the database to the event loop failed", "error", err)
 	}
 }
 
@@ -240,7 +240,7 @@ func (w *Watcher) localResync(ctx context.Context) {
 	}
 	kvs, err := w.mirror.load(ctx, w.known.prefixes())
 	if err != nil {
-		w.log.Error("Local mirror cannot be read; waiting for the database", "error", err)
+		w.log.Error("Reading the local mirror failed; waiting for the database", "error", err)
 		return
 	}
 	if len(kvs) == 0 && !w.Standalone {
@@ -250,7 +250,7 @@ func (w *Watcher) localResync(ctx context.Context) {
 	resync := w.known.replace(kvs).resync
 	resync.Local = true
 	if err := w.Loop.PushEvent(ctx, resync); err != nil {
-		w.log.Error("Local resync was refused", "error", err)
+		w.log.Error("Local resync refused", "error", err)
 		return
 	}
 	w.resynced = true

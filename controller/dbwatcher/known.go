@@ -237,7 +237,7 @@ func (k *known) before(i item, fullKey string) proto.Message {
 }
 
 func (k *known) reportUndecoded(fullKey string, err error) {
-	k.log.Warn("Value in the database is ignored", "key", fullKey, "error", err)
+	k.log.Warn("Value in the database ignored", "key", fullKey, "error", err)
 }
 
 // news is the effect of changes.

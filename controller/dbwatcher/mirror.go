@@ -97,7 +97,7 @@ func (m *mirror) write(ctx context.Context, changes []store.Change, o origin) bo
 
 func (m *mirror) failed(err error) {
 	if !m.stale {
-		m.log.Error("Local mirror of the database cannot be written", "error", err)
+		m.log.Error("Writing the local mirror failed", "error", err)
 	}
 	m.stale = true
 }

@@ -28,7 +28,7 @@ func (w *Watcher) loadMirror(ctx context.Context) {
 		w.origin, err = w.mirror.loadOrigin(ctx)
 	}
 	if err != nil {
-		w.log.Error("The local mirror cannot be read", "error", err)
+		w.log.Error("Reading the local mirror failed", "error", err)
 		return
 	}
 	w.known.replace(kvs)

@@ -116,7 +116,7 @@ func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bo
 			s.restore(missing)
 			return true
 		}
-		s.log.Info("Database is followed again", "missing", len(missing))
+		s.log.Info("Watching the database again", "missing", len(missing))
 		s.recovery = nil
 	}
 	s.origin.Reflected = hasKey(snapshot, reflectedKey)
@@ -219,7 +219,7 @@ func (s *session) restore(missing map[string]proto.Message) {
 			err = s.restoreOne(fullKey, value, data)
 		}
 		if err != nil {
-			s.log.Warn("Cannot restore a value in the database yet", "key", fullKey, "error", err)
+			s.log.Warn("Restoring a value in the database failed, retrying", "key", fullKey, "error", err)
 		}
 	}
 }

@@ -129,7 +129,7 @@ func (s *session) follow(changes []store.Change) {
 		r := newRequest(name, change.KV)
 		switch {
 		case r.err != nil:
-			s.log.Warn("Request for a resync is refused", "key", change.Key, "error", r.err)
+			s.log.Warn("Resync request refused", "key", change.Key, "error", r.err)
 			s.answered[name] = r.revision
 			s.Feedback.Answer(name, r.outcome(nil))
 		case r.kind == fullResync || s.behind:

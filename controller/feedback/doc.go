@@ -8,7 +8,7 @@
 //	  └──────────────────────────── Publisher ──────────────────────────────
 //	     /vnf-agent/<node>/status/<key>      ValueStatus
 //	     /vnf-agent/<node>/status/resync/…   ResyncStatus
-//	     /vnf-agent/<node>/status/policy/…   reports of other parts (Tell)
+//	     /vnf-agent/<node>/status/policy/…   reports of other parts (Replace)
 //
 // Guarantees:
 //

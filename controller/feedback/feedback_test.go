@@ -432,7 +432,7 @@ func TestOutageAndRestart(t *testing.T) {
 	})
 }
 
-// Statuses passed to Tell replace the statuses of an earlier run after the first call.
+// Statuses passed to Replace replace the statuses of an earlier run after the first call.
 func TestStatusesPassedToTell(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		status := func(key string) string {
@@ -451,22 +451,22 @@ func TestStatusesPassedToTell(t *testing.T) {
 		r.put("status/policy/x/a", `{"realised":true}`)
 		r.put("status/policy/x/b", `{"realised":true}`)
 		r.start()
-		want("before the first Tell", "true []", "true []")
-		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
+		want("before the first Replace", "true []", "true []")
+		r.publisher.Replace("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
 		r.settle()
-		want("after Tell of a", "false [no room]", "none")
+		want("after Replace of a", "false [no room]", "none")
 		if len(r.publisher.Statuses("")) != 0 {
 			t.Error("it is no status of a value")
 		}
 		revision := r.written("policy/x/a")
-		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
+		r.publisher.Replace("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
 		r.put(loop1, `{"name":"loop1"}`)
 		r.settle()
 		if r.written("policy/x/a") != revision {
 			t.Error("the same was written again")
 		}
 		r.db.SetAvailable(false)
-		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/b": &feedbackpb.PolicyStatus{Realised: true}})
+		r.publisher.Replace("policy/", map[string]proto.Message{"policy/x/b": &feedbackpb.PolicyStatus{Realised: true}})
 		time.Sleep(time.Minute)
 		r.db.SetAvailable(true)
 		time.Sleep(time.Minute)

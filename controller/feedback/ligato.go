@@ -29,7 +29,7 @@ func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
 	if !change.Deleted {
 		data, err := protojson.Marshal(p.entries[key].status(key, p.Scheduler).GetValue())
 		if err != nil {
-			p.Log.Error("Status cannot be encoded", "key", key, "error", err)
+			p.Log.Error("Encoding a status failed", "key", key, "error", err)
 			return store.Change{}, false
 		}
 		twin.Value = data

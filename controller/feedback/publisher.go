@@ -26,8 +26,8 @@ type Options struct {
 	Scheduler *kvscheduler.Scheduler
 	// Config: FeedbackRate, and RemoteDBProbingInterval as the longest delay between retries.
 	Config controller.Config
-	// Told are the key prefixes reserved for Tell.
-	Told []string
+	// Reserved lists the key prefixes of statuses from Replace.
+	Reserved []string
 	// Log defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -53,7 +53,7 @@ type Publisher struct {
 	queued map[string]bool
 	// ticket numbers the calls of Replaced and Changed.
 	ticket uint64
-	// reported holds the prefixes that Tell was called for.
+	// reported holds the prefixes that Replace was called with.
 	reported map[string]bool
 	// complete: all values are known. unsure: the statuses in etcd are not known.
 	complete, unsure bool
@@ -109,7 +109,7 @@ func (p *Publisher) Replaced(values map[string]dbwatcher.Value, requests []strin
 	}
 	var awaiting []string
 	for key, e := range p.entries {
-		if _, ok := values[key]; ok || live[key] || p.teller(key) != "" {
+		if _, ok := values[key]; ok || live[key] || p.reservedPrefix(key) != "" {
 			continue
 		}
 		e.update(dbwatcher.Value{Deleted: true})
@@ -228,14 +228,14 @@ func (p *Publisher) Answer(name string, outcome *feedbackpb.ResyncStatus) {
 	}
 }
 
-// Tell publishes the statuses of another part of the agent: they replace all statuses under the
-// prefix, which is one of Options.Told. Statuses of an earlier run stay until the first call. Keys
+// Replace publishes the statuses of another part of the agent: they replace all statuses under the
+// prefix, which is one of Options.Reserved. Statuses of an earlier run stay until the first call. Keys
 // include the prefix.
-func (p *Publisher) Tell(prefix string, statuses map[string]proto.Message) {
+func (p *Publisher) Replace(prefix string, statuses map[string]proto.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, e := range p.entries {
-		if p.teller(key) == prefix && statuses[key] == nil && (e.report != nil || !p.reported[prefix]) {
+		if p.reservedPrefix(key) == prefix && statuses[key] == nil && (e.report != nil || !p.reported[prefix]) {
 			e.report = nil
 			p.touch(key)
 		}
@@ -249,9 +249,9 @@ func (p *Publisher) Tell(prefix string, statuses map[string]proto.Message) {
 	}
 }
 
-// teller returns the prefix in Told of a key, or "".
-func (p *Publisher) teller(key string) string {
-	for _, prefix := range p.Told {
+// reservedPrefix returns the prefix in Reserved of a key, or "".
+func (p *Publisher) reservedPrefix(key string) string {
+	for _, prefix := range p.Reserved {
 		if strings.HasPrefix(key, prefix) {
 			return prefix
 		}

@@ -106,7 +106,7 @@ func startAgent(t testing.TB, db store.Watchable, sb *southbound, config control
 	log := slog.New(slog.DiscardHandler)
 	a := &agent{scheduler: kvscheduler.New(kvscheduler.Options{Logger: log}), files: &files{controller.ExternalConfig{}}}
 	sb.register(t, a.scheduler)
-	a.publisher = feedback.Start(feedback.Options{Node: "node1", Store: db, Scheduler: a.scheduler, Config: config, Told: []string{"policy/"}, Log: log})
+	a.publisher = feedback.Start(feedback.Options{Node: "node1", Store: db, Scheduler: a.scheduler, Config: config, Reserved: []string{"policy/"}, Log: log})
 	a.loop = controller.New(controller.Options{
 		Config: config, Scheduler: controller.NewScheduler(a.scheduler), Sources: []controller.ExternalConfigSource{a.files},
 		Observer: a.publisher.GivenOutside, Log: log,

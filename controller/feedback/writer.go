@@ -42,7 +42,7 @@ func (p *Publisher) write(ctx context.Context) {
 				return
 			case err != nil:
 				if !failing {
-					p.Log.Warn("Cannot publish statuses in etcd, retrying", "error", err)
+					p.Log.Warn("Publishing statuses in etcd failed, retrying", "error", err)
 				}
 				failing, more = true, true
 				if !pause(ctx, delay) {
@@ -51,7 +51,7 @@ func (p *Publisher) write(ctx context.Context) {
 				delay = min(2*delay, p.Config.RemoteDBProbingInterval.Std())
 				continue
 			case failing:
-				p.Log.Info("Statuses are being published in etcd again")
+				p.Log.Info("Publishing statuses in etcd again")
 				delay, failing = firstRetry, false
 			}
 			if !more {
@@ -150,14 +150,14 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 		taken++
 		delete(p.queued, key)
 		e := p.entries[key]
-		if teller := p.teller(key); e == nil || !e.publishable(key) || teller != "" && !p.reported[teller] {
+		if reservedPrefix := p.reservedPrefix(key); e == nil || !e.publishable(key) || reservedPrefix != "" && !p.reported[reservedPrefix] {
 			continue
 		}
 		data, err := e.encode(key, p.Scheduler, now)
 		before := len(changes)
 		switch {
 		case err != nil:
-			p.Log.Error("Status cannot be encoded", "key", key, "error", err)
+			p.Log.Error("Encoding a status failed", "key", key, "error", err)
 		case data == nil && e.stored == 0:
 			delete(p.entries, key)
 		case data == nil:

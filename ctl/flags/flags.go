@@ -71,16 +71,16 @@ func checkHonoured(cmd *cobra.Command) (err error) {
 		own := cmd.Flag(shared.Name)
 		switch {
 		case own == nil || own == shared:
-			err = fmt.Errorf("%s has no use for --%s: drop it", cmd.CommandPath(), shared.Name)
+			err = fmt.Errorf("%s does not use --%s: drop it", cmd.CommandPath(), shared.Name)
 		case own.Changed && own.Value.String() != shared.Value.String():
-			err = fmt.Errorf("--%s is given twice, before and after %q: drop one of them", shared.Name, cmd.Name())
+			err = fmt.Errorf("--%s is set twice, before and after %q: drop one of them", shared.Name, cmd.Name())
 		case !own.Changed:
 			err = cmd.Flags().Set(own.Name, shared.Value.String())
 		}
 	})
 	if timeout := cmd.Flag("timeout"); err == nil && timeout != nil {
 		if d, parseErr := time.ParseDuration(timeout.Value.String()); parseErr == nil && d <= 0 {
-			err = fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", d)
+			err = fmt.Errorf("--timeout %v: use a duration above 0, such as 10s", d)
 		}
 	}
 	return err

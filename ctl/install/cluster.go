@@ -57,7 +57,7 @@ func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\
 // reachable returns an error if the API server cannot be reached.
 func (c *Cluster) reachable(ctx context.Context) error {
 	if _, err := c.client.Resource(kube.Namespaces).Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("ask the API server %s: %w", c.host, err)
+		return fmt.Errorf("connect to the API server %s: %w", c.host, err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 	for i, o := range objects {
 		before, err := resources[i].Get(ctx, o.GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("look for %s: %w", name(o), err)
+			return fmt.Errorf("read %s: %w", name(o), err)
 		}
 		if err == nil && isDefinition(o) {
 			continue
@@ -84,7 +84,7 @@ func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 		after, err := resources[i].Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
 		switch {
 		case err != nil && isDefinition(o):
-			c.say("%s left out, which Contiv works without: %v", name(o), err)
+			c.say("optional %s skipped: %v", name(o), err)
 		case apierrors.IsForbidden(err):
 			return fmt.Errorf("apply %s: %w: use a kubeconfig of a cluster administrator", name(o), err)
 		case err != nil:
@@ -134,7 +134,7 @@ func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructu
 		if _, err := resources[i].Get(ctx, o.GetName(), metav1.GetOptions{}); err == nil {
 			names = append(names, name(o))
 		} else if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("look for %s: %w", name(o), err)
+			return nil, fmt.Errorf("read %s: %w", name(o), err)
 		}
 	}
 	return names, nil
@@ -150,13 +150,13 @@ func (c *Cluster) resources(ctx context.Context, objects []*unstructured.Unstruc
 		if kinds[version] == nil {
 			var err error
 			if kinds[version], err = c.client.Kinds(ctx, version); err != nil {
-				return nil, fmt.Errorf("ask the API server %s for its resources: %w", c.host, err)
+				return nil, fmt.Errorf("list the resources of the API server %s: %w", c.host, err)
 			}
 		}
 		resource, ok := kinds[version][kind.Kind]
 		if !ok {
 			err := &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
-			return nil, fmt.Errorf("%s: the cluster does not know this kind of objects: %w", name(o), err)
+			return nil, fmt.Errorf("%s: the cluster does not support this kind: %w", name(o), err)
 		}
 		found[i] = c.client.Resource(resource)
 		if o.GetNamespace() != "" {

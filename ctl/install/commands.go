@@ -32,22 +32,22 @@ type options struct {
 
 func (o *options) register(c *cobra.Command, timeout time.Duration) {
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, ~/.kube/config)")
-	f.StringVar(&o.context, "context", "", "the cluster of this context of the kubeconfig file")
-	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: the cluster's)")
-	f.StringVar(&o.manifests, "manifests", "", "directory with manifests (default: the built-in ones)")
-	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that reads all objects as YAML and prints the objects to apply")
-	f.DurationVar(&o.timeout, "timeout", timeout, "how long to wait")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, else ~/.kube/config)")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig file (default: its current context)")
+	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; for upgrade: the cluster's current image)")
+	f.StringVar(&o.manifests, "manifests", "", "directory with manifests (default: the built-in chart)")
+	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that reads all objects as YAML on standard input and prints the objects to apply")
+	f.DurationVar(&o.timeout, "timeout", timeout, "maximum time to wait")
 }
 
 func (o *options) registerConfig(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&o.config, "conf", nil, "configuration file named contiv.conf, controller.conf, service.conf, etcd.conf or vpp.conf; repeatable")
-	f.StringArrayVar(&o.values, "values", nil, "file with values of the Helm chart, such as etcd.snapshots; repeatable")
-	f.StringVar(&o.apiServer, "api-server", "", "where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy")
+	f.StringArrayVar(&o.values, "values", nil, "file with values for the Helm chart, such as etcd.snapshots; repeatable")
+	f.StringVar(&o.apiServer, "api-server", "", "address of the API server for a cluster without kube-proxy, such as https://192.168.16.254:6443")
 	f.BoolVar(&o.VPP, "vpp", false, "also install the objects for nodes with the label contivpp.io/vswitch=vpp")
-	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; upgrade: the cluster's)")
-	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "leave etcd out: --conf etcd.conf names yours")
+	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; for upgrade: the cluster's current image)")
+	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "do not install etcd; set your own etcd in a file etcd.conf with --conf")
 }
 
 // imageName matches the names that container runtimes accept.
@@ -55,7 +55,7 @@ var imageName = regexp.MustCompile(`^((\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(:[0-9]+
 
 func checkImage(flag, name string) error {
 	if name != "" && !imageName.MatchString(name) {
-		return fmt.Errorf("%s: %q is no name of an image such as registry.example.com/contiv:v1", flag, name)
+		return fmt.Errorf("%s: %q is not an image name such as registry.example.com/contiv:v1", flag, name)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (o *options) read() error {
 	for _, file := range o.config {
 		name := filepath.Base(file)
 		if name == apiServerKey {
-			return text.Mistake(errors.New("--conf: for " + apiServerKey + " use the flag of that name"))
+			return text.Mistake(errors.New("--conf: use the flag --api-server instead of a file " + apiServerKey))
 		}
 		if loaders[name] == nil {
 			return text.Mistake(fmt.Errorf("--conf: %w", unknownFile(name)))
@@ -99,14 +99,14 @@ func (o *options) read() error {
 		o.Config[apiServerKey] = o.apiServer
 	}
 	if o.WithoutEtcd && o.Config["etcd.conf"] == "" {
-		return text.Mistake(errors.New("--without-etcd: name your etcd in a file etcd.conf, and give it with --conf"))
+		return text.Mistake(errors.New("--without-etcd: set your own etcd in a file etcd.conf with --conf"))
 	}
 	return nil
 }
 
 func (o *options) readValues() error {
 	if len(o.values) > 0 && o.Files != nil {
-		return errors.New("these are for the chart, and --manifests takes its place")
+		return errors.New("values apply to the built-in chart, which --manifests replaces: drop one of the flags")
 	}
 	for _, file := range o.values {
 		text, err := os.ReadFile(file)
@@ -137,7 +137,7 @@ func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(c.Context(), o.timeout, fmt.Errorf("given up after %s: --timeout", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(c.Context(), o.timeout, fmt.Errorf("timed out after %s (--timeout)", o.timeout))
 	defer cancel()
 	return do(ctx, cluster)
 }
@@ -155,8 +155,9 @@ func installCommand(out, progress io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Install Contiv on a cluster",
-		Long: "Looks at the cluster first, as \"preflight\" does, applies the manifests that belong to this contivctl, and\n" +
-			"waits until all pods of Contiv and all nodes are ready. If that does not come to pass, it says why.",
+		Long: "Install Contiv on a cluster: check the requirements as \"preflight\" does, apply the manifests of this\n" +
+			"version, and wait until all pods of Contiv and all nodes are ready. If they do not become ready, report\n" +
+			"why.",
 		Example: "  contivctl install\n" +
 			"  contivctl install --image registry.example.com/contiv:v1 --conf contiv.conf",
 		Args: cobra.NoArgs,
@@ -174,7 +175,7 @@ func installCommand(out, progress io.Writer) *cobra.Command {
 						return fmt.Errorf("preflight: %w", err)
 					}
 					if printFindings(out, found, Warning) {
-						return errors.New("mend the errors above, or give --no-preflight")
+						return errors.New("preflight found the errors above: fix them, or use --no-preflight")
 					}
 				}
 				return cluster.Install(ctx, o.Manifests)
@@ -184,7 +185,7 @@ func installCommand(out, progress io.Writer) *cobra.Command {
 	o.register(c, patience)
 	o.registerConfig(c)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects instead of applying them")
-	c.Flags().BoolVar(&noPreflight, "no-preflight", false, "do not look at the cluster first")
+	c.Flags().BoolVar(&noPreflight, "no-preflight", false, "do not check the requirements first")
 	return c
 }
 
@@ -194,9 +195,10 @@ func upgradeCommand(out, progress io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Upgrade Contiv on a cluster, or change its configuration",
-		Long: "Applies the manifests of this contivctl to a cluster where Contiv is installed, however it was installed,\n" +
-			"and waits. Images, configuration and values without a flag are kept; manual changes of the objects are not.\nPods keep their network; pods\n" +
-			"on nodes with VPP lose it while VPP restarts.",
+		Long: "Upgrade Contiv on a cluster to the version of contivctl, or change its configuration, and wait until all\n" +
+			"pods of Contiv and all nodes are ready. The way in which Contiv was installed does not matter.\n\n" +
+			"Images, configuration and values are kept unless a flag sets them. Manual changes of the objects are\n" +
+			"overwritten. Pods keep their network, but pods on nodes with VPP lose it while VPP restarts.",
 		Example: "  contivctl upgrade --image registry.example.com/contiv:v2 --dry-run\n" +
 			"  contivctl upgrade --conf contiv.conf",
 		Args: cobra.NoArgs,
@@ -211,7 +213,7 @@ func upgradeCommand(out, progress io.Writer) *cobra.Command {
 	}
 	o.register(c, patience)
 	o.registerConfig(c)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects, including the kept settings of the cluster, instead of applying them")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects, with the settings kept from the cluster, instead of applying them")
 	return c
 }
 
@@ -221,9 +223,9 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove Contiv from a cluster and its nodes",
-		Long: "Ends Contiv, removes its CNI plugin, its network and its files from each node by a pod there, then\n" +
-			"deletes its objects. Pods that still run lose their network, and the nodes become not ready.\n" +
-			"At a terminal, it shows what it will do and asks first.",
+		Long: "Remove Contiv from a cluster: stop it, remove its CNI plugin, network configuration and files from each\n" +
+			"node, then delete its objects. Running pods lose their network, and nodes become not ready. At a\n" +
+			"terminal, contivctl lists the changes and asks for confirmation first.",
 		Example: "  contivctl uninstall --dry-run\n" +
 			"  contivctl uninstall --yes",
 		Args: cobra.NoArgs,
@@ -249,9 +251,9 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 		},
 	}
 	o.register(c, patience)
-	c.Flags().BoolVar(&keepState, "keep-state", false, "leave the data of etcd and the agents on the nodes: the next installation finds them")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and which pods would lose their network, without removing anything")
+	c.Flags().BoolVar(&keepState, "keep-state", false, "keep the data of etcd and of the agents on the nodes for the next installation")
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects to remove and the pods that would lose their network, without removing anything")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }
@@ -264,10 +266,11 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "preflight",
 		Short: "Check that a cluster meets the requirements",
-		Long: "Looks at the cluster and, by a pod on each node that ends at once, at the nodes: features of the kernel\n" +
-			"(tried, in a network namespace of their own), network cards and their MTU, routes that collide with the networks\n" +
-			"of Contiv, other network plugins, kube-proxy, clocks, and the requirements of VPP. It changes nothing.\n\n" +
-			"The exit code is 1 if it found errors.",
+		Long: "Check whether Contiv would work on a cluster. A short-lived pod on each node checks features of the\n" +
+			"kernel in a network namespace of its own, network interfaces and their MTU, routes that overlap with\n" +
+			"Contiv's networks, other network plugins, kube-proxy, the clock, and the requirements of VPP. Nothing\n" +
+			"is changed.\n\n" +
+			"The exit code is 1 if a requirement is not met.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkHere(c.Flags(), here); err != nil {
@@ -292,7 +295,7 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 					return err
 				}
 				if failed {
-					return errors.New("on this cluster, Contiv would not work: see the errors above")
+					return errors.New("the cluster does not meet the requirements: see the errors above")
 				}
 				return nil
 			})
@@ -300,9 +303,9 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	}
 	o.register(c, 2*time.Minute)
 	o.registerConfig(c)
-	c.Flags().VarP(&format, "output", "o", "table or json")
-	c.Flags().BoolVar(&here, "here", false, "print the facts of this machine as JSON")
-	c.Flags().StringVar(&hostRoot, "host-root", "", "where the file system of the machine is mounted, for --here in a container")
+	c.Flags().VarP(&format, "output", "o", "output format, table or json")
+	c.Flags().BoolVar(&here, "here", false, "print the findings about this machine as JSON, without a cluster")
+	c.Flags().StringVar(&hostRoot, "host-root", "", "mount point of the machine's root file system, for --here in a container (default \"/\")")
 	return c
 }
 
@@ -311,9 +314,9 @@ func checkHere(flags *pflag.FlagSet, here bool) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch isHere := f.Name == "here" || f.Name == "host-root"; {
 		case here && !isHere && f.Name != "output":
-			err = text.Mistake(fmt.Errorf("--here asks no cluster: drop --%s", f.Name))
+			err = text.Mistake(fmt.Errorf("--here does not access the cluster: drop --%s", f.Name))
 		case !here && f.Name == "host-root":
-			err = text.Mistake(errors.New("--host-root is for --here: add it, or drop --host-root"))
+			err = text.Mistake(errors.New("--host-root requires --here: add --here, or drop --host-root"))
 		}
 	})
 	return err
@@ -325,7 +328,7 @@ type findingsFormat string
 // Set implements pflag.Value.
 func (f *findingsFormat) Set(s string) error {
 	if s != "table" && s != "json" {
-		return errors.New("known are table, json")
+		return errors.New("use table or json")
 	}
 	*f = findingsFormat(s)
 	return nil

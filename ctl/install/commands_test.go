@@ -43,16 +43,16 @@ func TestMistakesOfUsers(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	const dryRun = "install --dry-run "
 	for _, c := range []struct{ args, text, want string }{
-		{dryRun + "--image contiv/contiv:v1,x", "", `--image: "contiv/contiv:v1,x" is no name of an image such as registry.example.com/contiv:v1`},
-		{dryRun + "--vpp --vpp-image Contiv:v1", "", `--vpp-image: "Contiv:v1" is no name of an image such as registry.example.com/contiv:v1`},
+		{dryRun + "--image contiv/contiv:v1,x", "", `--image: "contiv/contiv:v1,x" is not an image name such as registry.example.com/contiv:v1`},
+		{dryRun + "--vpp --vpp-image Contiv:v1", "", `--vpp-image: "Contiv:v1" is not an image name such as registry.example.com/contiv:v1`},
 		{dryRun + "--values FILE", "contiv: {ipamConfig: {podSubnetCIDR: 10.1.0.0/33}}", `contiv.conf: option ipamConfig.podSubnetCIDR`},
 		{dryRun + "--conf CONF", "ipamConfig: {podSubnetCIDR: 10.1.0.0/33}", `contiv.conf: option ipamConfig.podSubnetCIDR`},
 		{dryRun + "--values FILE", "etcd: {members: [{node: a, ip: 192.0.2.1}, {node: b, ip: 192.0.2.2}]}", "contivctl: etcd.members: name an odd number"},
 		{dryRun + "--values FILE", "monitoring: {serviceMonitor: {enabled: true}}", "contivctl: monitoring: a ServiceMonitor finds nothing"},
-		{dryRun + "--values FILE", "monitoring: {servicMonitor: {enabled: true}}", `monitoring.servicMonitor is no value of the chart: did you mean "serviceMonitor"?`},
-		{dryRun + "--values FILE", "[contiv]", "values.yaml: no values such as contiv: {mtuSize: 1400}"},
+		{dryRun + "--values FILE", "monitoring: {servicMonitor: {enabled: true}}", `the chart has no value monitoring.servicMonitor: did you mean "serviceMonitor"?`},
+		{dryRun + "--values FILE", "[contiv]", "values.yaml: not a map of values such as contiv: {mtuSize: 1400}"},
 		{dryRun + "--values FILE", "etcd: {quotaMiB: 1024}\netcd: {dataDir: /x}\n", `key "etcd" already set`},
-		{"preflight", "", "contivctl: no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG"},
+		{"preflight", "", "contivctl: no kubeconfig: set an administrator's kubeconfig with --kubeconfig or KUBECONFIG"},
 	} {
 		_, err := runCommand(t, c.text, strings.Fields(c.args)...)
 		if err == nil || !strings.Contains("contivctl: "+err.Error(), c.want) {
@@ -73,8 +73,8 @@ func TestMistakesInFiles(t *testing.T) {
 		t.Errorf("an unknown name: %v", err)
 	}
 	for text, want := range map[string]string{
-		"a: 1\nb: {}\na: 2\na: 3\n": `no YAML: line 3: key "a" already set in map; line 4: key "a" already set in map`,
-		"a: [1\nb: 2\n":             "no YAML: line ",
+		"a: 1\nb: {}\na: 2\na: 3\n": `invalid YAML: line 3: key "a" already set in map; line 4: key "a" already set in map`,
+		"a: [1\nb: 2\n":             "invalid YAML: line ",
 	} {
 		if _, err := parseValues([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -172,7 +172,7 @@ func probeFeatures() (map[string]string, error) {
 	go func() {
 		runtime.LockOSThread() // no unlock: the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			results <- result{err: fmt.Errorf("make a network namespace, to try features of the kernel in: %w (it takes root, or CAP_SYS_ADMIN)", err)}
+			results <- result{err: fmt.Errorf("create a network namespace to check features of the kernel: %w (requires root or CAP_SYS_ADMIN)", err)}
 			return
 		}
 		features := map[string]string{}

@@ -29,7 +29,7 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	if _, installed, err := c.agent(ctx); err != nil {
 		return err
 	} else if installed {
-		return errors.New("this cluster has Contiv: contivctl upgrade replaces it")
+		return errors.New("Contiv is already installed: use contivctl upgrade")
 	}
 	return c.put(ctx, m, every)
 }
@@ -63,7 +63,7 @@ func (c *Cluster) upgraded(ctx context.Context, m Manifests) (Manifests, error) 
 		return m, err
 	}
 	if !installed {
-		return m, errors.New("this cluster has no Contiv: contivctl install installs it")
+		return m, errors.New("Contiv is not installed: use contivctl install")
 	}
 	if m.Image == "" {
 		m.Image = agent.Spec.Template.Spec.Containers[0].Image
@@ -115,7 +115,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	case err != nil:
 		return err
 	case etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && m.Files != nil:
-		return fmt.Errorf("etcd has %d members, and the manifests of --manifests know nothing of them: leave that flag out", *etcd.Spec.Replicas)
+		return fmt.Errorf("etcd has %d members, which --manifests does not support: drop --manifests", *etcd.Spec.Replicas)
 	}
 	files := map[string]string{}
 	for _, name := range []string{"contiv-config", "contiv-vpp-config"} {
@@ -130,7 +130,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 		}
 	}
 	if !m.WithoutEtcd && isPlainText(files["etcd.conf"]) {
-		c.say("etcd asks for certificates from now on: etcd.conf of the cluster, which has none, is replaced by the default one")
+		c.say("etcd now requires certificates: replacing the cluster's etcd.conf, which has none, with the default")
 		delete(files, "etcd.conf")
 	}
 	if m.Files == nil {
@@ -138,7 +138,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 			return err
 		}
 		if etcd != nil && etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && valueAt(m.Values, "etcd", "members") == nil {
-			return fmt.Errorf("etcd has %d members, and this cluster does not say which: name them as etcd.members in a file of --values", *etcd.Spec.Replicas)
+			return fmt.Errorf("etcd has %d members, but their nodes are unknown: set etcd.members in a file of --values", *etcd.Spec.Replicas)
 		}
 	}
 	maps.Copy(files, m.Config)
@@ -281,12 +281,12 @@ func problem(pod *corev1.Pod) string {
 		case waiting == nil:
 			continue
 		case slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, waiting.Reason):
-			return fmt.Sprintf("%s: node %s has no image %s: import it there (make images), or name one that it can pull, with --image: %s",
+			return fmt.Sprintf("%s: node %s cannot pull image %s: import it there (make images), or use another image with --image: %s",
 				pod.Name, pod.Spec.NodeName, s.Image, waiting.Message)
 		case waiting.Reason == "CrashLoopBackOff":
-			return fmt.Sprintf("%s: its container %s ends again and again: %s --previous", pod.Name, s.Name, logs)
+			return fmt.Sprintf("%s: container %s keeps crashing: see %s --previous", pod.Name, s.Name, logs)
 		case waiting.Reason == "CreateContainerConfigError", waiting.Reason == "CreateContainerError", waiting.Reason == "RunContainerError":
-			return fmt.Sprintf("%s: its container %s cannot be made: %s", pod.Name, s.Name, waiting.Message)
+			return fmt.Sprintf("%s: container %s cannot be created: %s", pod.Name, s.Name, waiting.Message)
 		}
 	}
 	return ""

@@ -114,7 +114,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, selector string, names map[strin
 				if strings.Contains(text, "has no image") {
 					return "", &fatalError{errors.New(text)}
 				}
-				missing = append(missing, fmt.Sprintf("pod %s on node %s has not ended %s", pod.Name, names[pod.Name], text))
+				missing = append(missing, fmt.Sprintf("pod %s on node %s did not stop %s", pod.Name, names[pod.Name], text))
 			}
 		}
 		if len(missing) == 0 && ended < len(names) {
@@ -145,7 +145,7 @@ func (c *Cluster) throughFilter(ctx context.Context, pod *corev1.Pod) (*corev1.P
 		return nil, err
 	}
 	if len(objects) != 1 {
-		return nil, fmt.Errorf("%s made %d objects of one pod", c.filter, len(objects))
+		return nil, fmt.Errorf("%s returned %d objects for one pod", c.filter, len(objects))
 	}
 	filtered := &corev1.Pod{}
 	return filtered, runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, filtered)

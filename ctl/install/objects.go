@@ -177,7 +177,7 @@ var loaders = map[string]func([]byte) error{
 	"etcd.conf":       func(data []byte) error { return config.Load(data, &etcd.Config{}) },
 	apiServerKey: func(data []byte) error {
 		if u, err := url.Parse(string(data)); len(data) > 0 && (err != nil || u.Scheme == "" || u.Host == "") {
-			return fmt.Errorf("%q is no URL such as https://192.168.16.254:6443", data)
+			return fmt.Errorf("%q is not a URL such as https://192.168.16.254:6443", data)
 		}
 		return nil
 	},
@@ -265,7 +265,7 @@ func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 			}
 		}
 		if !found {
-			return fmt.Errorf("%s: nothing that is installed reads it (vpp.conf needs --vpp)", file)
+			return fmt.Errorf("%s: no installed component reads this file (vpp.conf requires --vpp)", file)
 		}
 	}
 	return nil

@@ -83,7 +83,7 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	if err != nil {
 		return nil, err
 	}
-	c.say("looking at %d nodes", len(names))
+	c.say("checking %d nodes", len(names))
 	printed, err := c.onNodes(ctx, "contiv-preflight", names, false, func(string) *corev1.PodSpec { return preflightPod(cmp.Or(m.Image, DefaultImage)) })
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (s *surroundings) judge() []Finding {
 
 func (s *surroundings) judgeCluster(f *findings) {
 	if v, err := utilversion.ParseGeneric(s.version); err != nil || v.LessThan(utilversion.MustParseGeneric(oldest)) {
-		f.add(Error, "", "upgrade the cluster: Contiv needs the tokens by which a pod proves its node", "Kubernetes is %s, older than %s", s.version, oldest)
+		f.add(Error, "", "upgrade the cluster: Contiv requires tokens that are bound to a node", "Kubernetes is %s, older than %s", s.version, oldest)
 	} else {
 		f.add(OK, "", "", "Kubernetes %s", s.version)
 	}
@@ -216,12 +216,12 @@ func (s *surroundings) judgeCluster(f *findings) {
 	}
 	switch controlPlane {
 	case 0:
-		f.add(Error, "", labelControlPlane, "no node has the label node-role.kubernetes.io/control-plane: etcd and KSR would run nowhere")
+		f.add(Error, "", labelControlPlane, "no node has the label node-role.kubernetes.io/control-plane, which etcd and KSR require")
 	case 1:
 		f.add(OK, "", "", "one node of the control plane, for etcd and KSR")
 	default:
-		f.add(Warning, "", "name one in etcd.nodeSelector of the chart, or use an etcd of your own (docs/operator/install.md)",
-			"%d nodes of the control plane: the data of etcd stay on the one where it starts", controlPlane)
+		f.add(Warning, "", "select one with etcd.nodeSelector of the chart, or use your own etcd (docs/operator/install.md)",
+			"%d control plane nodes: etcd keeps its data on the node where it first starts", controlPlane)
 	}
 	kubeProxy := false
 	for _, d := range s.daemons {
@@ -233,7 +233,7 @@ func (s *surroundings) judgeCluster(f *findings) {
 	}
 	if kubeProxy && s.services.Services == service.VSwitch {
 		f.add(Warning, "", "kubectl -n kube-system delete daemonset kube-proxy, and run kube-proxy --cleanup on each node; or set services: auto",
-			"service.conf has services: vswitch, but kube-proxy runs: Contiv would leave services to it")
+			"service.conf has services: vswitch, but kube-proxy runs, so Contiv would not implement services")
 	}
 	for _, text := range strings.Split(s.conf.IPAMConfig.ServiceCIDR, ",") {
 		network, err := netip.ParsePrefix(strings.TrimSpace(text))
@@ -259,7 +259,7 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 		}
 	}
 	if skew := facts.Time.Sub(s.now).Abs(); skew > 30*time.Minute {
-		add(Error, "synchronise the clocks: certificates count on less than an hour", "its clock differs from ours by %s", skew.Round(time.Minute))
+		add(Error, "synchronise the clocks: certificates tolerate less than an hour", "its clock differs from this machine's by %s", skew.Round(time.Minute))
 	}
 	s.judgeUplink(add, node, facts)
 	if !s.installed() {
@@ -267,20 +267,20 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 	}
 	for _, file := range facts.CNIConfigs {
 		if !strings.HasPrefix(file, "10-contiv") {
-			level, what := Warning, "runtimes take the first file by name, and Contiv's is 10-contiv-vpp.conflist"
+			level, what := Warning, "runtimes use the first file by name, and Contiv's is 10-contiv-vpp.conflist"
 			if file < "10-contiv" {
 				level = Error
 			}
-			add(level, "remove it once nothing needs it", "/etc/cni/net.d/%s configures another network plugin: %s", file, what)
+			add(level, "remove it when it is no longer needed", "/etc/cni/net.d/%s configures another network plugin: %s", file, what)
 		}
 	}
 	switch reached := facts.Service == "" || facts.Service == unknown; {
 	case reached:
 	case s.services.Services == service.KubeProxy || onVPP:
-		add(Error, "run kube-proxy on it", "the cluster IP of the API server is not reached from the node: %s", facts.Service)
+		add(Error, "run kube-proxy on it", "the node cannot reach the cluster IP of the API server: %s", facts.Service)
 	case s.apiServer == "":
 		add(Error, "run kube-proxy, or let Contiv replace it and set the API server's address: --api-server "+cmp.Or(s.endpoint, "https://ADDRESS:PORT"),
-			"services do not work: the node does not reach the API server's cluster IP: %s", facts.Service)
+			"services do not work: the node cannot reach the cluster IP of the API server: %s", facts.Service)
 	}
 	if onVPP {
 		judgeVPP(add, facts)
@@ -294,7 +294,7 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 		}
 		text := ""
 		if len(lacks) > 0 {
-			text = ", without " + strings.Join(lacks, ", ") + ", which only configuration from outside would use"
+			text = ", without " + strings.Join(lacks, ", ") + ", needed only by external configuration"
 		}
 		add(OK, "", "kernel %s%s", facts.Kernel, text)
 	}
@@ -344,14 +344,14 @@ func (s *surroundings) judgeUplink(add adder, node *corev1.Node, facts Facts) {
 	link, ip, found := uplink(node, facts)
 	switch {
 	case !ip.IsValid():
-		add(Error, "give kubelet --node-ip", "Kubernetes knows no InternalIP of the node")
+		add(Error, "set --node-ip of kubelet", "its Node object has no InternalIP")
 	case !found:
-		add(Error, "give kubelet --node-ip, an address of the node's own", "no link of the node has its InternalIP %s", ip)
+		add(Error, "set --node-ip of kubelet to an address of the node", "no interface of the node has its InternalIP %s", ip)
 	case !link.Up:
 		add(Error, "ip link set dev "+link.Name+" up", "%s, which has the InternalIP %s, is down", link.Name, ip)
 	case s.conf.MTUSize != 0 && int(s.conf.MTUSize) > link.MTU-s.overhead(ip):
-		add(Error, fmt.Sprintf("set mtuSize to %d or less, or leave it out", link.MTU-s.overhead(ip)),
-			"mtuSize is %d, but packets to other nodes get %d bytes more, and the MTU of %s is %d", s.conf.MTUSize, s.overhead(ip), link.Name, link.MTU)
+		add(Error, fmt.Sprintf("set mtuSize to %d or less, or remove it", link.MTU-s.overhead(ip)),
+			"mtuSize is %d, but packets to other nodes need %d bytes more, and the MTU of %s is %d", s.conf.MTUSize, s.overhead(ip), link.Name, link.MTU)
 	}
 }
 
@@ -371,7 +371,7 @@ func (s *surroundings) judgeMTUs(f *findings) {
 		texts = append(texts, fmt.Sprintf("%d on %s", mtu, strings.Join(byMTU[mtu], ", ")))
 	}
 	least := slices.Min(slices.Collect(maps.Keys(byMTU)))
-	f.add(Warning, "", fmt.Sprintf("set mtuSize of contiv.conf to %d", least-overheadIPv4), "the nodes' network cards differ in MTU: %s: large packets between them may be lost", strings.Join(texts, "; "))
+	f.add(Warning, "", fmt.Sprintf("set mtuSize of contiv.conf to %d", least-overheadIPv4), "network interfaces of the nodes have different MTUs: %s: large packets between nodes may be lost", strings.Join(texts, "; "))
 }
 
 // networks returns the cluster's networks by option name.
@@ -414,15 +414,15 @@ const memoryOfVPP = 768
 
 func judgeVPP(add adder, facts Facts) {
 	if !facts.VHostNet {
-		add(Warning, "modprobe vhost_net", "/dev/vhost-net is not there: VPP attaches pods by VETH pairs, which are slower, and bears 15 of them")
+		add(Warning, "modprobe vhost_net", "/dev/vhost-net is missing: VPP attaches pods by VETH pairs, which are slower and limited to 15")
 	}
 	if facts.MemoryMiB < 2*memoryOfVPP {
-		add(Warning, "give the node more memory", "it has %d MiB of memory, of which VPP takes %d", facts.MemoryMiB, memoryOfVPP)
+		add(Warning, "give the node more memory", "it has %d MiB of memory, and VPP needs %d", facts.MemoryMiB, memoryOfVPP)
 	}
 	if len(facts.Links) < 2 {
-		add(Error, "add a network card for VPP, and name it in nodeConfig of contiv.conf", "VPP needs a network card of its own, in addition to the one with the InternalIP")
+		add(Error, "add a network card for VPP, and set it in nodeConfig of contiv.conf", "VPP needs a network card in addition to the one with the InternalIP")
 	}
 	if !facts.VFIO {
-		add(OK, "", "no VFIO: VPP can take network cards over by AF_PACKET, but not drive them itself (dpdkDevices)")
+		add(OK, "", "no VFIO: VPP can use network cards with AF_PACKET, but not with its own drivers (dpdkDevices)")
 	}
 }

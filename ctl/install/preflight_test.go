@@ -67,7 +67,7 @@ func TestPreflightFinds(t *testing.T) {
 	}{
 		{"old Kubernetes", func(s *surroundings) { s.version = "v1.21.3" }, Error, "1.21.3", "upgrade"},
 		{"no control plane", func(s *surroundings) { s.nodes[0].Labels = nil }, Error, "control-plane", "kubectl label node"},
-		{"two of the control plane", func(s *surroundings) { s.nodes[1].Labels = s.nodes[0].Labels }, Warning, "2 nodes", "etcd.nodeSelector"},
+		{"two of the control plane", func(s *surroundings) { s.nodes[1].Labels = s.nodes[0].Labels }, Warning, "2 control plane nodes", "etcd.nodeSelector"},
 		{"another CNI", func(s *surroundings) { s.daemons[0].Name = "calico-node" }, Error, "kube-system/calico-node", "delete daemonset calico-node"},
 		{"kube-proxy beside us", func(s *surroundings) { s.services.Services = service.VSwitch }, Warning, "kube-proxy runs", "kube-proxy --cleanup"},
 		{"no kube-proxy", on2(func(f *Facts) { f.Service = "connection refused" }), Error, "connection refused", "--api-server https://192.168.16.254:6443"},
@@ -87,7 +87,7 @@ func TestPreflightFinds(t *testing.T) {
 		{"colliding VXLAN", on2(func(f *Facts) { f.Routes = append(f.Routes, Route{netip.MustParsePrefix("192.168.0.0/16"), "eth1"}) }), Error, "vxlanCIDR", ""},
 		{"CNI that comes first", on2(func(f *Facts) { f.CNIConfigs = []string{"05-cilium.conflist"} }), Error, "05-cilium.conflist", "remove"},
 		{"CNI that comes later", on2(func(f *Facts) { f.CNIConfigs = append(f.CNIConfigs, "87-podman.conflist") }), Warning, "87-podman.conflist", "remove"},
-		{"VPP without a card", vpp, Error, "card of its own", "nodeConfig"},
+		{"VPP without a card", vpp, Error, "network card in addition", "nodeConfig"},
 		{"VPP without vhost", func(s *surroundings) { vpp(s); on2(func(f *Facts) { f.VHostNet = false })(s) }, Warning, "vhost-net", "modprobe"},
 		{"VPP in a small machine", func(s *surroundings) { vpp(s); on2(func(f *Facts) { f.MemoryMiB = 1024 })(s) }, Warning, "1024 MiB", "memory"},
 	} {

@@ -35,7 +35,7 @@ func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) er
 	}
 	c.say("removing Contiv from %d nodes", len(r.nodes))
 	if _, err := c.onNodes(ctx, "contiv-uninstall", r.nodes, r.filtered, r.clean); err != nil {
-		return fmt.Errorf("repeat contivctl uninstall, which has deleted no objects yet: %w", err)
+		return fmt.Errorf("%w: no objects were deleted; run contivctl uninstall again", err)
 	}
 	if err := c.delete(ctx, r.objects); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (c *Cluster) awaitNoPods(ctx context.Context) error {
 		if err != nil || len(pods) == 0 {
 			return "", err
 		}
-		return fmt.Sprintf("%d pods of Contiv have not ended, such as %s on node %s", len(pods), pods[0].Name, pods[0].Spec.NodeName), nil
+		return fmt.Sprintf("%d pods of Contiv did not stop, such as %s on node %s", len(pods), pods[0].Name, pods[0].Spec.NodeName), nil
 	})
 }
 
@@ -268,7 +268,7 @@ func cleanEtcd(spec, etcd *corev1.PodSpec) error {
 		}
 	}
 	if !strings.HasPrefix(dir, "/") {
-		return errors.New("StatefulSet contiv-etcd names no --data-dir")
+		return errors.New("StatefulSet contiv-etcd has no --data-dir")
 	}
 	c.Command, c.Args = []string{"rm", "-rf", dir}, nil
 	c.LivenessProbe, c.ReadinessProbe, c.Ports = nil, nil, nil

@@ -36,7 +36,7 @@ func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
 		err = checkValues(values)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("values of the installation, in ConfigMap %s/%s: %w (use a contivctl of the version that installed it, or mend the ConfigMap)", Namespace, valuesMap, err)
+		return nil, fmt.Errorf("values of the installation, in ConfigMap %s/%s: %w (use the version of contivctl that installed it, or fix the ConfigMap)", Namespace, valuesMap, err)
 	}
 	return values, nil
 }
@@ -49,7 +49,7 @@ func (c *Cluster) keepValues(ctx context.Context, m *Manifests, files map[string
 		return err
 	}
 	if chosen == nil {
-		c.say("this Contiv does not say which values of the chart it was installed with: where --values names none, the defaults are taken")
+		c.say("the chart values of this installation are unknown: using the defaults for values that --values does not set")
 	}
 	for file, path := range sections {
 		if text, has := files[file]; has && valueAt(m.Values, path...) != nil {
@@ -94,7 +94,7 @@ func noYAML(err error) error {
 	for i, line := range lines {
 		lines[i] = strings.TrimSpace(line)
 	}
-	return errors.New("no YAML: " + strings.Join(lines, "; "))
+	return errors.New("invalid YAML: " + strings.Join(lines, "; "))
 }
 
 func parseValues(text []byte) (map[string]any, error) {
@@ -108,5 +108,5 @@ func parseValues(text []byte) (map[string]any, error) {
 	case map[string]any:
 		return values, nil
 	}
-	return nil, errors.New("no values such as contiv: {mtuSize: 1400}")
+	return nil, errors.New("not a map of values such as contiv: {mtuSize: 1400}")
 }

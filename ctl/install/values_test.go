@@ -44,7 +44,7 @@ func TestChartIsRenderedAsHelmDoes(t *testing.T) {
 
 func TestValuesAreChecked(t *testing.T) {
 	for text, reason := range map[string]string{
-		"etcd: {snapshot: {every: 24h}}":              `etcd.snapshot is no value of the chart: did you mean "snapshots"?`,
+		"etcd: {snapshot: {every: 24h}}":              `the chart has no value etcd.snapshot: did you mean "snapshots"?`,
 		"etcd: {snapshots: {every: daily}}":           "etcd.snapshots.every",
 		"etcd: {members: [{node: a, ip: here}]}":      "etcd.members[0].ip",
 		"etcd: {service: {nodePort: 80}}":             "out of range",

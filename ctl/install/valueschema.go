@@ -96,9 +96,9 @@ func (s *valueSchema) checkProperties(at string, values map[string]any) error {
 		case string(s.AdditionalProperties) == "false":
 			known := slices.Sorted(maps.Keys(s.Properties))
 			if nearest, ok := config.Nearest(name, known); ok {
-				return fmt.Errorf("%s is no value of the chart: did you mean %q?", path, nearest)
+				return fmt.Errorf("the chart has no value %s: did you mean %q?", path, nearest)
 			}
-			return fmt.Errorf("%s is no value of the chart, which has %s here", path, strings.Join(known, ", "))
+			return fmt.Errorf("the chart has no value %s: use one of %s", path, strings.Join(known, ", "))
 		case len(s.AdditionalProperties) > 0 && s.AdditionalProperties[0] == '{':
 			property = &valueSchema{}
 			if err := json.Unmarshal(s.AdditionalProperties, property); err != nil {

@@ -17,7 +17,7 @@ import (
 // Parse parses a template with optional braces, and returns it with braces.
 func Parse(template string) (path *jsonpath.JSONPath, whole string, err error) {
 	if template == "" {
-		return nil, "", errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
+		return nil, "", errors.New("-o jsonpath: add a template, such as -o jsonpath='{[*].node}'")
 	}
 	if !strings.Contains(template, "{") {
 		template = "{" + template + "}"
@@ -67,18 +67,18 @@ func selectsNothing(err error, template string, value any) error {
 	}
 	last := at[len(at)-1][0] // earlier results belong to other parts of the template
 	if !last.IsValid() || last.Interface() == nil {
-		return fmt.Errorf("%w: nothing is there", wrong)
+		return fmt.Errorf("%w: the object has no fields", wrong)
 	}
 	switch there := last.Interface().(type) {
 	case map[string]any:
 		if len(there) == 0 {
-			return fmt.Errorf("%w: no name is there", wrong)
+			return fmt.Errorf("%w: the object has no names", wrong)
 		}
 		return fmt.Errorf("%w: existing names are %s", wrong, strings.Join(slices.Sorted(maps.Keys(there)), ", "))
 	case []any:
-		return fmt.Errorf("%w: a list is there: write [0] for its first element, or [*] for all, before the name", wrong)
+		return fmt.Errorf("%w: the element is a list: use [0] for its first element, or [*] for all, before the name", wrong)
 	default:
-		return fmt.Errorf("%w: a single value is there", wrong)
+		return fmt.Errorf("%w: the element is a single value", wrong)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestVersionKindsAndLogs(t *testing.T) {
 		"GET /version":      `{"gitVersion": "v1.36.0"}`,
 		"GET /api/v1":       `{"kind": "APIResourceList", "resources": [{"name": "pods", "kind": "Pod"}, {"name": "pods/eviction", "kind": "Eviction"}]}`,
 		"GET /apis/apps/v1": `{"kind": "APIResourceList", "resources": [{"name": "daemonsets", "kind": "DaemonSet"}, {"name": "daemonsets/status", "kind": "DaemonSet"}]}`,
-		"GET /apis/none/v1": `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "nobody may look"}`,
+		"GET /apis/none/v1": `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "access denied"}`,
 		"GET /api/v1/namespaces/kube-system/pods/p/log?container=agent": "said",
 	})
 	if v, err := c.Version(t.Context()); v != "v1.36.0" || err != nil {
@@ -77,8 +77,8 @@ func TestVersionKindsAndLogs(t *testing.T) {
 			t.Errorf("%s has %v, %v, want %s", version, kinds, err, want)
 		}
 	}
-	if _, err := c.Kinds(t.Context(), schema.GroupVersion{Group: "none", Version: "v1"}); !apierrors.IsForbidden(err) || err.Error() != "nobody may look" {
-		t.Errorf("kinds that nobody may look at: %v", err)
+	if _, err := c.Kinds(t.Context(), schema.GroupVersion{Group: "none", Version: "v1"}); !apierrors.IsForbidden(err) || err.Error() != "access denied" {
+		t.Errorf("forbidden kinds: %v", err)
 	}
 	logs, err := c.Logs(t.Context(), "kube-system", "p", "agent")
 	if err != nil {

@@ -60,7 +60,7 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 	err = client.get(ctx, &pods, client.rest.Get().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Param("labelSelector", label))
 	done()
 	if err != nil {
-		return nil, fmt.Errorf("look for agents in namespace %s of the cluster at %s: %w", namespace, config.Host, err)
+		return nil, fmt.Errorf("list the agents in namespace %s of the cluster at %s: %w", namespace, config.Host, err)
 	}
 	var agents []*target.Agent
 	for i := range pods.Items {
@@ -79,13 +79,13 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 	}
 	slices.SortStableFunc(agents, func(a, b *target.Agent) int { return strings.Compare(a.Name, b.Name) })
 	if len(agents) == 0 {
-		return nil, fmt.Errorf("no agent was found at %s: no pod in namespace %s has the label %s: is Contiv installed there?", config.Host, namespace, label)
+		return nil, fmt.Errorf("no agent found at %s: no pod in namespace %s has the label %s: check that Contiv is installed", config.Host, namespace, label)
 	}
 	return agents, nil
 }
 
 // ErrNone is returned by Config if no kubeconfig exists.
-var ErrNone = errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
+var ErrNone = errors.New("no kubeconfig: set an administrator's kubeconfig with --kubeconfig or KUBECONFIG, or copy it to ~/.kube/config")
 
 // Config returns the connection to the API server of a kubeconfig file, or of a context in it.
 // Without a file, it uses kubectl's (KUBECONFIG, then ~/.kube/config) and, in a pod, the pod's own
@@ -107,7 +107,7 @@ func Config(kubeconfig, cluster string) (*rest.Config, error) {
 	case clientcmd.IsEmptyConfig(err) && kubeconfig == "" && os.Getenv("KUBECONFIG") == "":
 		return nil, ErrNone
 	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
-		return nil, text.Mistake(fmt.Errorf("KUBECONFIG: %s leads to no cluster: correct it, or leave it out", os.Getenv("KUBECONFIG")))
+		return nil, text.Mistake(fmt.Errorf("KUBECONFIG: %s selects no cluster: fix or unset it", os.Getenv("KUBECONFIG")))
 	case err != nil:
 		return nil, Unusable(kubeconfig, err)
 	}
@@ -122,7 +122,7 @@ func Unusable(kubeconfig string, err error) error {
 		if _, loading := clientcmd.LoadFromFile(kubeconfig); errors.As(loading, &cause) {
 			err = cause
 		} else if loading != nil {
-			err = fmt.Errorf("%s is no kubeconfig file, such as `kubectl config view --raw` prints", kubeconfig)
+			err = fmt.Errorf("%s is not a kubeconfig file, such as the output of `kubectl config view --raw`", kubeconfig)
 		}
 	}
 	by := "--kubeconfig"

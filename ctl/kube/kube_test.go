@@ -150,7 +150,7 @@ func TestNamedKubeconfigLeadsToACluster(t *testing.T) {
 		{"several, all missing", "", none + ":" + none + "2", "KUBECONFIG: none of its 2 files exists: stat " + none},
 		{"several, one missing", "", none + ":" + good, ""},
 		{"empty, by the flag", empty, "", "--kubeconfig: "},
-		{"empty, by the environment", "", empty, "KUBECONFIG: " + empty + " leads to no cluster"},
+		{"empty, by the environment", "", empty, "KUBECONFIG: " + empty + " selects no cluster"},
 		{"by the environment", "", good, ""},
 	} {
 		t.Setenv("KUBECONFIG", test.variable)

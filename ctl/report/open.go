@@ -33,7 +33,7 @@ import (
 // requests that change something, are errors.
 func Open(name string) (Meta, []*target.Agent, error) {
 	wrong := func(err error) (Meta, []*target.Agent, error) {
-		return Meta{}, nil, fmt.Errorf("%s is no report that `contivctl report` made: %w", name, err)
+		return Meta{}, nil, fmt.Errorf("%s is not a report of `contivctl report`: %w", name, err)
 	}
 	file, err := os.Open(name)
 	if err != nil {
@@ -49,7 +49,7 @@ func Open(name string) (Meta, []*target.Agent, error) {
 		return wrong(err)
 	}
 	if meta.Format < 1 || meta.Format > format {
-		return wrong(fmt.Errorf("its format is %d, the newest known one is %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
+		return wrong(fmt.Errorf("its format is %d, but contivctl reads formats up to %d: use contivctl %s", meta.Format, format, meta.Version))
 	}
 	var agents []*target.Agent
 	known, requests := map[string]bool{}, 0
@@ -74,7 +74,7 @@ func decode(content fs.FS, name string, into any) error {
 		return err
 	}
 	if info.Size() > maxIndex {
-		return fmt.Errorf("%s: %w: %d bytes, at most %d are read", name, errTooLarge, info.Size(), maxIndex)
+		return fmt.Errorf("%s: %w: %d bytes, at most %d are allowed", name, errTooLarge, info.Size(), maxIndex)
 	}
 	data, err := fs.ReadFile(content, name)
 	if err != nil {
@@ -145,7 +145,7 @@ func (a recorded) body(request string) []byte {
 	return found.body
 }
 
-var errNotPacked = errors.New("not in the report: ask the agent itself")
+var errNotPacked = errors.New("not in the report: query the agent")
 
 func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()

@@ -84,7 +84,7 @@ func keepFile(w *zip.Writer, name string, size int64, from io.Reader, buffer []b
 		most = maxSegment
 	}
 	if size > most {
-		return fmt.Errorf("%w: %d bytes, at most %d are read", errTooLarge, size, most)
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", errTooLarge, size, most)
 	}
 	header := &zip.FileHeader{Name: name, Method: zip.Store}
 	if size > storedBytes {

@@ -81,7 +81,7 @@ func TestReportsThatClaimTooMuch(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, _, err := Open(file)
 			runtime.ReadMemStats(&after)
-			if err == nil || !strings.Contains(err.Error(), "is no report") {
+			if err == nil || !strings.Contains(err.Error(), "is not a report") {
 				t.Errorf("it was opened: %v", err)
 			}
 			t.Logf("%d bytes, allocated %d MiB: %v", len(archive), (after.TotalAlloc-before.TotalAlloc)>>20, err)

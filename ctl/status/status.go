@@ -124,10 +124,10 @@ func (h answer) told() (problems []health.Problem) {
 		problems = append(problems, health.Problem{Check: check, Text: text})
 	}
 	if h.Database != "" {
-		add("etcd", "works without etcd: "+strings.TrimPrefix(h.Database, "etcd: "))
+		add("etcd", "etcd unreachable: "+strings.TrimPrefix(h.Database, "etcd: "))
 	}
 	if h.NodeConfig != "" {
-		add("nodeconfig", "NodeConfig refused: "+h.NodeConfig)
+		add("nodeconfig", "NodeConfig invalid: "+h.NodeConfig)
 	}
 	for _, warning := range h.Warnings {
 		add("vswitch", warning)
@@ -149,9 +149,9 @@ func mistakesIn(dir configdir.Status) (mistakes []string) {
 		}
 		switch file.Of {
 		case configdir.Earlier:
-			text += "; what it said before counts"
+			text += "; its previous content is used"
 		case configdir.Nothing:
-			text += "; nothing of it counts"
+			text += "; it is ignored"
 		}
 		mistakes = append(mistakes, text)
 	}

@@ -47,7 +47,7 @@ func compareClocks(probes []target.Answer[Probe]) {
 		if ahead < 0 {
 			where = "behind"
 		}
-		p.Problems = append(p.Problems, health.Problem{Check: "clock", Text: fmt.Sprintf("its clock is %s %s that of node %s: have it set, by NTP for instance", ahead.Abs().Round(time.Second), where, middle.Agent.Name)})
+		p.Problems = append(p.Problems, health.Problem{Check: "clock", Text: fmt.Sprintf("its clock is %s %s the clock of node %s: synchronise the clocks, for example with NTP", ahead.Abs().Round(time.Second), where, middle.Agent.Name)})
 		p.Verdict = p.verdict()
 	}
 }
@@ -68,7 +68,7 @@ func compareVersions(probes []target.Answer[Probe]) {
 		if probes[i].Err != nil || p.Version == "" || p.Version == usual {
 			continue
 		}
-		p.Problems = append(p.Problems, health.Problem{Check: "version", Text: fmt.Sprintf("the agent has version %s, and most others %s: finish the upgrade", p.Version, usual)})
+		p.Problems = append(p.Problems, health.Problem{Check: "version", Text: fmt.Sprintf("the agent has version %s, but most agents %s: complete the upgrade", p.Version, usual)})
 		p.Verdict = p.verdict()
 	}
 }
@@ -160,7 +160,7 @@ func Remarks(p Probe, now time.Time) (list []string) {
 		}
 		text := problem.Text
 		if problem.Check == "etcd" && p.State != Ready { // the agent may wait for etcd
-			text = "without etcd: " + p.Database
+			text = "etcd unreachable: " + p.Database
 		}
 		list = append(list, text+since(problem.Since, now))
 	}

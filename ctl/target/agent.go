@@ -116,7 +116,7 @@ func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 // Served returns an agent with answers from a handler. The URL is for display only.
 func Served(name, url string, answers http.Handler) *Agent {
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
-		noGRPC: fmt.Errorf("agent %s: a %s does not take or tell configuration: it needs the agent itself", name, url)}
+		noGRPC: fmt.Errorf("agent %s: a %s can neither read nor change configuration: use the agent itself", name, url)}
 }
 
 // Unusable returns an agent that fails all requests with the reason.
@@ -181,12 +181,12 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	}
 	if response.StatusCode != http.StatusOK {
 		if response.StatusCode == http.StatusNotFound && (strings.TrimSpace(string(data)) == "404 page not found" || strings.HasSuffix(errorText(response.Status, data), rest.NotServed)) {
-			return fmt.Errorf("%s %s %w: does the agent run without Kubernetes (--standalone), or is it older than this command?", method, path, ErrNotServed)
+			return fmt.Errorf("%s %s %w: the agent runs without Kubernetes (--standalone) or is older than contivctl", method, path, ErrNotServed)
 		}
 		return &StatusError{response.StatusCode, errorText(response.Status, data), data}
 	}
 	if err := unmarshal(data, into); err != nil {
-		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
+		return fmt.Errorf("decode the answer to %s %s: %w: check that agent and contivctl have the same version", method, path, err)
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (a *Agent) unreachable(err error) error {
 			e.hint = a.absent
 		}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		e.err = fmt.Errorf("the connection broke (%w)", err)
+		e.err = fmt.Errorf("connection lost (%w)", err)
 		e.hint = ": does the agent run?"
 	case errors.Is(err, os.ErrPermission):
 		e.hint = ": use the agent's user, or root"

@@ -59,7 +59,7 @@ func TestKeepConnections(t *testing.T) {
 		t.Errorf("%d connections for 3 requests, want 1", n)
 	}
 	if n := ask(a, 3); n != 3 {
-		t.Errorf("meanwhile, of somebody else, %d connections for 3 requests, want 3", n)
+		t.Errorf("meanwhile, %d connections for 3 requests of another caller, want 3", n)
 	}
 	release()
 	closed()

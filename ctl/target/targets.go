@@ -83,7 +83,7 @@ func (o Options) Configuration() (c Config, err error) {
 		for _, a := range o.Agents {
 			name, address, ok := strings.Cut(a, "=")
 			if !ok || name == "" {
-				return c, text.Mistake(fmt.Errorf("--agent %q: give it the form NAME=URL", a))
+				return c, text.Mistake(fmt.Errorf("--agent %q: use NAME=URL", a))
 			}
 			c.Agents[name] = address
 		}
@@ -94,7 +94,7 @@ func (o Options) Configuration() (c Config, err error) {
 	c.EtcdConfig = cmp.Or(o.EtcdConfig, c.EtcdConfig)
 	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(o.CAFile, c.CAFile), cmp.Or(o.CertFile, c.CertFile), cmp.Or(o.KeyFile, c.KeyFile)
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		return c, text.Mistake(errors.New("--tls-cert-file and --tls-key-file belong together: give both"))
+		return c, text.Mistake(errors.New("--tls-cert-file and --tls-key-file require each other: set both"))
 	}
 	return c, nil
 }
@@ -264,7 +264,7 @@ func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 func (o Options) Selected(ctx context.Context, names []string) ([]*Agent, error) {
 	if o.Node != "" {
 		if i := slices.IndexFunc(names, func(name string) bool { return name != o.Node }); i >= 0 {
-			return nil, text.Mistake(fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", o.Node, names[i]))
+			return nil, text.Mistake(fmt.Errorf("--node %s contradicts the argument %s: drop one of them", o.Node, names[i]))
 		}
 		names = []string{o.Node}
 	}
@@ -292,7 +292,7 @@ func (o Options) One(ctx context.Context, args []string) (*Agent, error) {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, text.Mistake(fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(Names(agents), ", ")))
+		return nil, text.Mistake(fmt.Errorf("sequence numbers are specific to a node: select one with --node: %s", strings.Join(Names(agents), ", ")))
 	}
 	return agents[0], nil
 }
@@ -304,11 +304,11 @@ func Names(agents []*Agent) (names []string) {
 	return names
 }
 
-var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
+var errNoNodes = errors.New("etcd has no nodes: check that contiv-ksr runs and that the cluster has Node objects")
 
 func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, error) {
 	if err := Refused(ctx, reach.Endpoints); err != nil {
-		return nil, fmt.Errorf("nodes cannot be read from etcd: %w", err)
+		return nil, fmt.Errorf("read the nodes from etcd: %w", err)
 	}
 	s, err := etcd.New(reach)
 	if err != nil {
@@ -319,13 +319,13 @@ func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, 
 	kvs, _, err := s.List(ctx, models.KSRPrefix+"k8s/node/")
 	done()
 	if err != nil {
-		return nil, fmt.Errorf("nodes cannot be read from etcd at %s: %w", strings.Join(reach.Endpoints, ","), err)
+		return nil, fmt.Errorf("read the nodes from etcd at %s: %w", strings.Join(reach.Endpoints, ","), err)
 	}
 	var agents []*Agent
 	for _, kv := range kvs {
 		var n pb.Node
 		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &n); err != nil {
-			return nil, fmt.Errorf("value of %s is no node: %w", kv.Key, err)
+			return nil, fmt.Errorf("value of %s is not a node: %w", kv.Key, err)
 		}
 		agents = append(agents, agentOfNode(&n, scheme))
 	}
@@ -374,7 +374,7 @@ func Refused(ctx context.Context, endpoints []string) error {
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("%s: nobody listens there (connection refused): is etcd running?", endpoint))
+		errs = append(errs, fmt.Errorf("%s: connection refused: check that etcd is running", endpoint))
 	}
 	return errors.Join(errs...)
 }
@@ -389,5 +389,5 @@ func agentOfNode(n *pb.Node, scheme string) *Agent {
 			}
 		}
 	}
-	return &Agent{Name: n.GetName(), unusable: errors.New("its Node object has no InternalIP: name its agent with --agent or in the configuration")}
+	return &Agent{Name: n.GetName(), unusable: errors.New("its Node object has no InternalIP: set the address of its agent with --agent or --config")}
 }

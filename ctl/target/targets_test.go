@@ -79,6 +79,6 @@ func TestLocalAgentIsTheLastResort(t *testing.T) {
 		t.Errorf("with a missing kubeconfig: agents %v, error %v", agents, err)
 	}
 	if agents, err := (Options{Agents: []string{"a=unix:///x"}}).Selected(t.Context(), nil); err != nil || len(agents) != 1 {
-		t.Errorf("with --agent beside a missing kubeconfig: agents %v, error %v", agents, err)
+		t.Errorf("with --agent and a missing kubeconfig: agents %v, error %v", agents, err)
 	}
 }

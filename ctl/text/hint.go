@@ -38,7 +38,7 @@ func hinted(err error, word string, known []string) error {
 	case len(known) == 0:
 		return err
 	case len(all) > 200:
-		return fmt.Errorf("%w: nothing similar is known", err)
+		return fmt.Errorf("%w: no similar name exists", err)
 	}
-	return fmt.Errorf("%w: known are %s", err, all)
+	return fmt.Errorf("%w: use one of %s", err, all)
 }

@@ -8,11 +8,11 @@ import (
 
 // Sentences are wrapped on a terminal; elsewhere they stay on one line, for grep.
 func TestMessagesFitTheTerminal(t *testing.T) {
-	const message = "contivctl: there is no value with the key \"nope\", nor one whose key contains that: `contivctl values` lists the keys\n  " +
+	const message = "contivctl: no value with the key \"nope\", and none with a key that contains it: `contivctl values` lists the keys\n  " +
 		"config/linux/interfaces/v2/interface/linux-tap-0123456789abcdef is one of which a terminal breaks the rest\nshort\n"
 	for columns, want := range map[string]string{
 		"": message,
-		"60": "contivctl: there is no value with the key \"nope\", nor one\n  whose key contains that: `contivctl values` lists the keys\n" +
+		"60": "contivctl: no value with the key \"nope\", and none with a\n  key that contains it: `contivctl values` lists the keys\n" +
 			"  config/linux/interfaces/v2/interface/linux-tap-0123456789abcdef\n    is one of which a terminal breaks the rest\nshort\n",
 	} {
 		t.Setenv("COLUMNS", columns)

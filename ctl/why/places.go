@@ -70,7 +70,7 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		places = append(places, place)
 	}
 	if len(places) > 0 && places[0].isService() {
-		return nil, nil, fmt.Errorf("packets come from pods, nodes and addresses, and not from a %s: write one of its pods", places[0].Name)
+		return nil, nil, fmt.Errorf("a %s sends no packets: use one of its pods as FROM", places[0].Name)
 	}
 	return places, r.known, sameVersion(places)
 }
@@ -161,7 +161,7 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 	if !mustBePod {
 		if place, err := findService(ctx, r.agents, r.namespace, name); err == nil {
 			if len(r.silent) > 0 && !told {
-				return Place{}, fmt.Errorf("%q is a service and may also be a pod: the pods of %s are unknown, because no agent answers there: write svc/%s, or the pod's address", name, strings.Join(r.silent, ", "), name)
+				return Place{}, fmt.Errorf("%q is a service and may also be a pod of %s, where no agent answers: use svc/%s, or the pod's address", name, strings.Join(r.silent, ", "), name)
 			}
 			return place, nil
 		}
@@ -181,7 +181,7 @@ func (r *resolver) doubt(guessed Place, name string, pods []podmanager.PodReport
 	full := strings.TrimPrefix(guessed.Name, "pod ")
 	if !told {
 		silent := strings.Join(r.silent, ", ")
-		return fmt.Errorf("%q is pod %s of %s, and may also be a pod of %s, whose pods are unknown, because no agent answers there: write %s, or give the namespace with -n", name, full, guessed.Node, silent, full)
+		return fmt.Errorf("%q is pod %s of %s, and may also be a pod of %s, where no agent answers: use %s, or set the namespace with -n", name, full, guessed.Node, silent, full)
 	}
 	names := []string{full}
 	for _, p := range pods {
@@ -203,12 +203,12 @@ func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, w
 		place.onHost, place.process = pod.HostNetwork, pod.HostNetwork
 		return place, nil
 	}
-	err := fmt.Errorf("pod %s has no network yet: Kubernetes has not given it to a node", name)
+	err := fmt.Errorf("pod %s has no network yet: it is not scheduled to a node", name)
 	if pod.Node != "" {
 		err = fmt.Errorf("pod %s of node %s has no network yet, as far as Kubernetes knows", name, pod.Node)
 	}
 	if _, notFound := findService(ctx, r.agents, r.namespace, word); notFound == nil {
-		err = fmt.Errorf("%w; if you mean the service, write svc/%s", err, word)
+		err = fmt.Errorf("%w; for the service, use svc/%s", err, word)
 	}
 	return Place{}, err
 }
@@ -216,17 +216,17 @@ func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, w
 // notFound returns the error for an unknown name, with the reasons why it may exist nevertheless.
 func (r *resolver) notFound(name string, mustBePod, told bool) error {
 	if name == "outside" {
-		return errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
+		return errors.New("outside is not an endpoint: use an address outside of the cluster, such as 203.0.113.10")
 	}
 	err := text.Hinted(fmt.Errorf("unknown pod, node or service %q", name), name, r.known.names(func(string) bool { return true }))
 	if mustBePod {
 		err = text.Hinted(fmt.Errorf("unknown pod %q", name), name, r.known.names(func(name string) bool { return !isNode(name) }))
 	}
 	if len(r.silent) > 0 && !told {
-		err = fmt.Errorf("%w (no answer from %s, whose pods are unknown: give the address of the pod)", err, strings.Join(r.silent, ", "))
+		err = fmt.Errorf("%w (no answer from %s: for pods there, use the address of the pod)", err, strings.Join(r.silent, ", "))
 	}
 	if len(r.alone) > 0 {
-		err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, r.alone[0])
+		err = fmt.Errorf("%w (agents without Kubernetes, such as %s, have no names: use addresses)", err, r.alone[0])
 	}
 	return err
 }
@@ -314,7 +314,7 @@ func (known Places) find(namespace, word string, mustBePod bool) (place Place, f
 
 func severalPods(word string, names []string) error {
 	slices.Sort(names)
-	return fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
+	return fmt.Errorf("%q matches several pods: %s", word, strings.Join(names, ", "))
 }
 
 // names returns the names of the places for which some is true.
@@ -359,7 +359,7 @@ func parsePort(word string) (protocol string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || n == 0 || protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
-		return "", 0, fmt.Errorf("%q is no port: write 80, 80/tcp, 53/udp or 3868/sctp", word)
+		return "", 0, fmt.Errorf("%q is not a port: use 80, 80/tcp, 53/udp or 3868/sctp", word)
 	}
 	return protocol, uint16(n), nil
 }

@@ -61,9 +61,9 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 	case refused != nil:
 		return Place{}, refused
 	case !answered && len(silent) > 0:
-		return Place{}, fmt.Errorf("service %q is not known, because no agent answers (%s): give its address", name, strings.Join(silent, ", "))
+		return Place{}, fmt.Errorf("service %q is unknown, because no agent answers (%s): use its address", name, strings.Join(silent, ", "))
 	}
-	return Place{}, fmt.Errorf("no node translates service %q: give its address, or see `contivctl services`", name)
+	return Place{}, fmt.Errorf("no node implements service %q: use its address, or see `contivctl services`", name)
 }
 
 // servicePort is a port of a service, as in "80/tcp", with its optional name.
@@ -77,7 +77,7 @@ func (p Place) Port(word string) (protocol string, port uint16, err error) {
 	case len(p.ports) == 0:
 		return "", 0, nil
 	case len(p.ports) > 1:
-		return "", 0, fmt.Errorf("%v has several ports: give one, %s", p, p.portList())
+		return "", 0, fmt.Errorf("%v has several ports: use one of %s", p, p.portList())
 	default:
 		return parsePort(p.ports[0].port)
 	}
@@ -152,7 +152,7 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 	}
 	chosen := spread(to)
 	if len(chosen) < len(to) {
-		a.Way = append(a.Way, fmt.Sprintf("judged: the paths to %d of %d endpoints; ask for another by its address", len(chosen), len(to)))
+		a.Way = append(a.Way, fmt.Sprintf("checked: the paths to %d of %d endpoints; check another one by its address", len(chosen), len(to)))
 	}
 	for _, one := range each(chosen, func(endpoint netip.AddrPort) Answer {
 		one, _ := ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port(), true)

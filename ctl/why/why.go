@@ -24,12 +24,12 @@ const (
 	// SomeStopped: paths to some endpoints of a service do not work.
 	SomeStopped = "not all endpoints are reached"
 	// NoOverlay: the end is reached, perhaps around the tunnel that pods' packets take.
-	NoOverlay = "the end is reached, but the overlay between the nodes does not answer"
+	NoOverlay = "the destination is reached, but the overlay between the nodes does not answer"
 	// AnsweredByNode: a node answers instead of the end.
-	AnsweredByNode = "not reached: a node has the same address and answers instead"
+	AnsweredByNode = "not reached: a node with the same address answers instead"
 	NotProbed      = "not probed" // no agent is at the source
 	// Pinged is the best verdict for UDP and SCTP: only the server could answer on the port.
-	Pinged = "the end answers pings; the port is not probed"
+	Pinged = "the destination answers pings; the port is not probed"
 )
 
 // Answer holds the findings about a path.
@@ -88,9 +88,9 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 		if len(entrances) > 0 {
 			at = a.enter(ctx, agents, known, entrances)
 		}
-		a.Untried = fmt.Sprintf("nothing was sent, because no agent sends from %s; try it there: `%s`", from.Address, trial(protocol, at))
+		a.Untried = fmt.Sprintf("no probe was sent, because no agent can send from %s; try it there: `%s`", from.Address, trial(protocol, at))
 		if len(a.Probes) > 0 {
-			a.Untried = fmt.Sprintf("only pings were sent, which say nothing of the port; try it from %s: `%s`", from.Address, trial(protocol, at))
+			a.Untried = fmt.Sprintf("only pings were sent, which do not test the port; try it from %s: `%s`", from.Address, trial(protocol, at))
 		}
 	}
 	return a
@@ -125,7 +125,7 @@ func (a *Answer) otherVersion() {
 	}
 	differs := func(addr netip.Addr) bool { return addr.Is4() != a.To.addr().Is4() }
 	if i := slices.IndexFunc(a.To.others, differs); i >= 0 && a.To.isService() && slices.ContainsFunc(a.From.others, differs) {
-		a.Way = append(a.Way, fmt.Sprintf("judged: IPv%d; for IPv%d, ask about %v with the port", version, other, a.To.others[i]))
+		a.Way = append(a.Way, fmt.Sprintf("checked: IPv%d; for IPv%d, use %v with the port", version, other, a.To.others[i]))
 	}
 }
 
@@ -133,7 +133,7 @@ func (a *Answer) otherVersion() {
 func (a *Answer) onHost() {
 	for _, end := range []Place{a.From, a.To} {
 		if end.onHost {
-			a.Way = append(a.Way, fmt.Sprintf("%s has the network of %s itself (hostNetwork): network policies know it by the address %s (ipBlock), not by its labels", end.Name, end.Node, end.Address))
+			a.Way = append(a.Way, fmt.Sprintf("%s uses the network of node %s (hostNetwork): network policies match it by its address %s (ipBlock), not by its labels", end.Name, end.Node, end.Address))
 		}
 	}
 }
@@ -220,10 +220,10 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 			reports = append(reports, r.Value)
 		case errors.Is(r.Err, target.ErrNotServed):
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
-				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
+				Text: "its agent does not report pods and paths: it runs without Kubernetes (--standalone) or is older than contivctl"})
 		case concerned(r.Agent.Name, from, to):
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
-				Text: fmt.Sprintf("its agent does not answer (%v): nothing is repaired there, and new pods get no network", r.Err)})
+				Text: fmt.Sprintf("its agent does not answer (%v): drift is not repaired, and new pods get no network", r.Err)})
 		}
 	}
 	slices.SortStableFunc(reports, func(x, y path.Report) int { return order(x) - order(y) })
@@ -331,7 +331,7 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 						kind = "a permanent neighbour, added manually"
 					}
 					findings = append(findings, path.Finding{Where: "node " + r.Node, Text: fmt.Sprintf(
-						"it sends to %s of node %s at %s (%s on %s), and that is at %s: run `ip neigh del %s dev %s`", n.Address, other.Node, n.MAC, kind, n.Device, link.MAC, n.Address, n.Device)})
+						"its neighbour entry for %s of node %s is %s (%s on %s), but the node has %s: run `ip neigh del %s dev %s`", n.Address, other.Node, n.MAC, kind, n.Device, link.MAC, n.Address, n.Device)})
 				}
 			}
 		}
@@ -361,9 +361,9 @@ func (a *Answer) judge(noEcho bool) {
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
-			lost := fmt.Sprintf("packets of more than %d bytes are lost, but pods send up to %d", p.Size, p.Wanted)
+			lost := fmt.Sprintf("packets larger than %d bytes are lost, but pods send up to %d", p.Size, p.Wanted)
 			if p.Kind == "udp" {
-				lost = fmt.Sprintf("packets of %d bytes, which pods send, are lost", p.Wanted)
+				lost = fmt.Sprintf("packets of %d bytes are lost, but pods send such packets", p.Wanted)
 			}
 			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: lost + ": raise the MTU of the network between the nodes, or set mtuSize"})
 		case p.End && a.Verdict == NotProbed:
@@ -486,9 +486,9 @@ func Write(p text.Printer, a Answer) {
 // morePossibleCauses returns a line about possible causes in addition to a certain one.
 func (a Answer) morePossibleCauses() string {
 	if n := len(a.PossibleCauses); n > 1 {
-		return fmt.Sprintf("%d more rules or programs may drop packets, and are not judged: `-o json` names them.", n)
+		return fmt.Sprintf("%d more rules or programs may drop packets and are not evaluated: see `-o json`.", n)
 	}
-	return "1 more rule or program may drop packets, and is not judged: `-o json` names it."
+	return "1 more rule or program may drop packets and is not evaluated: see `-o json`."
 }
 
 // hint names where to look if no problem was found.
@@ -497,9 +497,9 @@ func (a Answer) hint() string {
 	case len(a.PossibleCauses) > 0 && (a.Verdict == NotReached || a.Verdict == NoOverlay):
 		return "No certain cause was found on the nodes, but these may stop the packets:"
 	case a.refused():
-		return "No problem was found on the nodes: no process listens on the port, or the end rejects connections."
+		return "No problem was found on the nodes: no process listens on the port, or the destination rejects connections."
 	case a.Verdict == NotReached:
-		return "No problem was found on the nodes: check the path from the last hop that answers to the end, and the end itself."
+		return "No problem was found on the nodes: check the path from the last hop that answers to the destination, and the destination itself."
 	case a.Verdict == NoOverlay:
 		return "No problem was found on the nodes: check that the network between them passes tunnel packets (VXLAN, UDP port 4789)."
 	}

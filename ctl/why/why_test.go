@@ -17,14 +17,14 @@ func TestAnswersFitATerminal(t *testing.T) {
 	pod := Place{Name: "pod shopping/frontend-of-the-shop-7d8f9c", Address: "10.1.1.2", Node: "worker-1.example.org"}
 	a := Answer{
 		From: pod, To: Place{Name: "service shopping/cart", Address: "10.96.0.11"}, Protocol: "tcp", Port: 80, Verdict: SomeStopped,
-		Findings: []path.Finding{{Where: "node worker-1.example.org", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain forward in table inet somebody drops the packet"}},
+		Findings: []path.Finding{{Where: "node worker-1.example.org", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain forward in table inet foreign drops the packet"}},
 		Probes: []path.Probe{
 			{From: pod.Name, To: "10.1.2.2 of the pods of node worker-2.example.org, port 8080/tcp", Kind: "icmp", Answered: true, RoundTripSeconds: 0.0001, Size: 1450, Wanted: 1450},
 			{From: pod.Name, To: "10.1.2.3 of the pods of node worker-2.example.org, port 8080/tcp", Kind: "tcp", Error: path.Refused},
 			{From: pod.Name, To: "10.1.2.4 of the pods", Kind: "tcp", Error: "network is unreachable"},
 		},
 		Way:     []string{"node worker-1.example.org: 10.96.0.11:80/TCP (ClusterIP of service shopping/cart): connections go to 10.1.2.2:8080, 10.1.2.3:8080, 10.1.2.4:8080"},
-		Untried: "nothing was sent, because no agent sends from 203.0.113.77; try it there: `nc -vz 192.168.16.1 30080`",
+		Untried: "no probe was sent, because no agent can send from 203.0.113.77; try it there: `nc -vz 192.168.16.1 30080`",
 	}
 	var out bytes.Buffer
 	Write(text.Printer{Writer: &out, Terminal: true, Width: 80}, a)
@@ -34,7 +34,7 @@ func TestAnswersFitATerminal(t *testing.T) {
 		}
 	}
 	words := strings.Join(strings.Fields(out.String()), " ")
-	for _, want := range []string{"not all endpoints are reached", "in table inet somebody drops the packet", "10.1.2.4:8080", "refused", "failed", "network is unreachable", "Nothing was sent", "nc -vz 192.168.16.1 30080"} {
+	for _, want := range []string{"not all endpoints are reached", "in table inet foreign drops the packet", "10.1.2.4:8080", "refused", "failed", "network is unreachable", "No probe was sent", "nc -vz 192.168.16.1 30080"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
@@ -45,7 +45,7 @@ func TestAnswersFitATerminal(t *testing.T) {
 // end although pings do not.
 func TestAKnockPastRulesOfOthers(t *testing.T) {
 	knock := path.Probe{From: "pod a/web", To: "pod a/db", Kind: "udp", Answered: true, Size: 1450, Wanted: 1450, End: true}
-	dropped := path.Finding{Where: "node n", Text: "answers from 10.1.2.2 to 10.1.1.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
+	dropped := path.Finding{Where: "node n", Text: "answers from 10.1.2.2 to 10.1.1.2 are dropped: a rule of chain theirs in table inet foreign drops the packet"}
 	connection := path.Probe{From: "pod a/web", To: "pod a/db", Kind: "tcp", Answered: true, End: true}
 	for name, c := range map[string]struct {
 		answer Answer
@@ -64,7 +64,7 @@ func TestAKnockPastRulesOfOthers(t *testing.T) {
 
 // Possible causes are listed unless a certain cause is known.
 func TestPossibleCausesBelowACause(t *testing.T) {
-	dropped := path.Finding{Where: "node n", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
+	dropped := path.Finding{Where: "node n", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain theirs in table inet foreign drops the packet"}
 	doubts := []path.Finding{{Where: "node n", Text: "packets may be dropped by an XDP program at device eth0"}, {Where: "node m", Text: "packets may be dropped by a filter"}}
 	for name, c := range map[string]struct {
 		answer    Answer
@@ -72,7 +72,7 @@ func TestPossibleCausesBelowACause(t *testing.T) {
 	}{
 		"nothing is sure":   {Answer{Verdict: NotReached, PossibleCauses: doubts}, "an XDP program at device eth0", "more rules"},
 		"another finding":   {Answer{Verdict: NotReached, Findings: []path.Finding{{Where: "pod a/db", Text: "nobody listens"}}, PossibleCauses: doubts}, "an XDP program at device eth0", "more rules"},
-		"a rule drops them": {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, PossibleCauses: doubts}, "2 more rules or programs may drop packets, and are not judged: `-o json` names them.", "XDP"},
+		"a rule drops them": {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, PossibleCauses: doubts}, "2 more rules or programs may drop packets and are not evaluated: see `-o json`.", "XDP"},
 		"and one doubt":     {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, PossibleCauses: doubts[:1]}, "1 more rule or program may drop packets", "XDP"},
 	} {
 		var out bytes.Buffer
@@ -138,8 +138,8 @@ func TestPortsOfServices(t *testing.T) {
 		{one, "", "sctp", 3868, ""},
 		{two, "m3ua", "sctp", 2905, ""},
 		{nil, "3868/SCTP", "sctp", 3868, ""},
-		{two, "", "", 0, "service a/b (10.96.0.1) has several ports: give one, http (80/tcp), 53/udp or m3ua (2905/sctp)"},
-		{nil, "80/dccp", "", 0, "is no port: write 80, 80/tcp, 53/udp or 3868/sctp"},
+		{two, "", "", 0, "service a/b (10.96.0.1) has several ports: use one of http (80/tcp), 53/udp or m3ua (2905/sctp)"},
+		{nil, "80/dccp", "", 0, "is not a port: use 80, 80/tcp, 53/udp or 3868/sctp"},
 	} {
 		protocol, port, err := Place{Name: "service a/b", Address: "10.96.0.1", ports: c.ports}.Port(c.word)
 		if protocol != c.protocol || port != c.port || (err != nil) != (c.wantedRefusal != "") || err != nil && !strings.Contains(err.Error(), c.wantedRefusal) {
@@ -156,7 +156,7 @@ func TestTheOtherIPVersion(t *testing.T) {
 		from, to Place
 		want     string
 	}{
-		"both":          {Place{Address: "10.1.1.2", others: six}, service, "[judged: IPv4; for IPv6, ask about fd96::1 with the port]"},
+		"both":          {Place{Address: "10.1.1.2", others: six}, service, "[checked: IPv4; for IPv6, use fd96::1 with the port]"},
 		"a pod of IPv4": {Place{Address: "10.1.1.2"}, service, "[]"},
 		"not a service": {Place{Address: "10.1.1.2", others: six}, Place{Address: "10.1.2.2", others: six}, "[]"},
 		"a pod of IPv6": {Place{Address: "fd00::2"}, service, "[]"},

@@ -32,17 +32,17 @@ func TestContentOfAPod(t *testing.T) {
 		"answers":                {then: chain("filter hook output", "ip daddr 10.1.2.2 drop"), protocol: "tcp", listen: ":80", want: "answers from 10.1.1.2 to 10.1.2.2 are dropped"},
 		"sent":                   {then: chain("filter hook output", "tcp dport 80 drop"), from: true, protocol: "tcp", want: "packets from 10.1.1.2 to 10.1.2.2 are dropped"},
 		"a service mesh":         {then: chain("nat hook prerouting", "tcp dport 80 redirect to 15006"), protocol: "tcp", also: "way: pod default/web: packets from 10.1.2.2 to 10.1.1.2 get another destination"},
-		"a rate":                 {then: chain("filter hook input", "limit rate over 10/second drop"), protocol: "tcp", listen: ":80", also: "doubt: packets from 10.1.2.2 to 10.1.1.2 may be dropped by a rule of chain c in table inet some, which is not judged because it limits a rate"},
+		"a rate":                 {then: chain("filter hook input", "limit rate over 10/second drop"), protocol: "tcp", listen: ":80", also: "doubt: packets from 10.1.2.2 to 10.1.1.2 may be dropped by a rule of chain c in table inet some, which is not evaluated because it limits a rate"},
 		"a rate, both ways":      {then: chain("filter hook input", "jump both") + "; nft \"add chain inet some d { type filter hook output priority 0; }\"; nft add rule inet some d jump both", protocol: "tcp", listen: ":80", also: "by a rule of chain both "},
-		"a program":              {then: "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress bpf da bytecode \"1,6 0 0 2,\"", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by a filter of traffic control at device eth0, which is not judged: see `tc filter show dev eth0 ingress`"},
-		"a program, a queue":     {then: "tc qdisc add dev eth0 root tbf rate 1mbit burst 10kb latency 50ms", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by the queueing discipline tbf at device eth0, which is not judged: see `tc -s qdisc show dev eth0`"},
+		"a program":              {then: "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress bpf da bytecode \"1,6 0 0 2,\"", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by a filter of traffic control at device eth0, which is not evaluated: see `tc filter show dev eth0 ingress`"},
+		"a program, a queue":     {then: "tc qdisc add dev eth0 root tbf rate 1mbit burst 10kb latency 50ms", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by the queueing discipline tbf at device eth0, which is not evaluated: see `tc -s qdisc show dev eth0`"},
 		"nobody listens":         {then: "true", protocol: "tcp", also: "unheard: no process listens on port 80/tcp"},
-		"only at loopback":       {then: "true", protocol: "tcp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/tcp listens at 127.0.0.1 only, not at 10.1.1.2"},
+		"only at loopback":       {then: "true", protocol: "tcp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/tcp listens only on 127.0.0.1, not on 10.1.1.2"},
 		"only IPv6, which is ::": {then: "true", protocol: "tcp", listen: "[::]:80"},
 		"UDP":                    {then: "true", protocol: "udp", listen: ":80"},
-		"UDP at loopback":        {then: "true", protocol: "udp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/udp listens at 127.0.0.1 only"},
+		"UDP at loopback":        {then: "true", protocol: "udp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/udp listens only on 127.0.0.1"},
 		"UDP, nobody":            {then: "true", protocol: "udp", also: "unheard: no process listens on port 80/udp"},
-		"a policy rule":          {then: "ip rule add pref 7 blackhole", protocol: "tcp", listen: ":80", want: "a route or a policy rule in it stops packets to 10.1.2.2"},
+		"a policy rule":          {then: "ip rule add pref 7 blackhole", protocol: "tcp", listen: ":80", want: "a route or policy rule in the pod blocks packets to 10.1.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := fmt.Sprintf("path%d", os.Getpid())

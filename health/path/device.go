@@ -26,7 +26,7 @@ func (d Device) trouble() string {
 	case !d.Up:
 		return fmt.Sprintf("its device %s is down", d.Name)
 	case !d.Carrier:
-		return fmt.Sprintf("its device %s has no carrier: the cable, or the port of the switch", d.Name)
+		return fmt.Sprintf("its device %s has no carrier: check the cable and the switch port", d.Name)
 	}
 	return ""
 }
@@ -35,7 +35,7 @@ func (d Device) trouble() string {
 // MTU, or "". such may describe the packets.
 func (d Device) tooSmall(size, overhead int, such string) string {
 	if needed := size + overhead; size > 0 && d.MTU > 0 && d.MTU < needed {
-		return fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes%s) take %d on it: raise it, or lower mtuSize", d.Name, d.MTU, size, such, needed)
+		return fmt.Sprintf("device %s has MTU %d, but packets of pods (%d bytes%s) need %d on it: raise its MTU, or lower mtuSize", d.Name, d.MTU, size, such, needed)
 	}
 	return ""
 }

@@ -140,7 +140,7 @@ func (e end) String() string {
 	case e.node != nil:
 		return fmt.Sprintf("%v of the pods of node %s", e.addr, e.node.Name)
 	case e.unused:
-		return fmt.Sprintf("%v of the pod network, which no pod has", e.addr)
+		return fmt.Sprintf("%v of the pod network, used by no pod", e.addr)
 	case e.service:
 		return fmt.Sprintf("cluster IP %v", e.addr)
 	}
@@ -153,7 +153,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	case e.busy <- struct{}{}:
 		defer func() { <-e.busy }()
 	case <-ctx.Done():
-		return nil, errors.New("too many questions are being answered: try again")
+		return nil, errors.New("too many requests: try again later")
 	}
 	pods, err := e.o.Pods()
 	if err != nil {
@@ -185,14 +185,14 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 			at.this.out = r.pod(at.this.pod, pods, at.this.addr, at.other.addr)
 			e.content(r, *at.this, q, at.isSource)
 		} else if at.this.here && at.this.node == nil {
-			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, and no pod has it", at.this.addr))
+			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, but no pod has it", at.this.addr))
 		}
 	}
 	for _, warning := range slices.Concat(e.o.Warnings(ctx), e.Network().tracking()) {
 		r.find("node "+e.o.Node, warning)
 	}
 	if from.here && to.unused && !to.here {
-		r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod network, and no node has this part of it", to.addr))
+		r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod network, but no node has this subnet", to.addr))
 	}
 	e.verdicts(ctx, r, q)
 	if text := unrouted(to.addr); r.translated && from.isNode() && text != "" {
@@ -301,7 +301,7 @@ func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort, as
 // unrouted returns a finding if the node's own processes have no route to a service address, or "".
 func unrouted(addr netip.Addr) string {
 	if _, err := netlink.RouteGet(addr.AsSlice()); err != nil {
-		return fmt.Sprintf("its own processes have no route to %v (%v), and need one, because addresses of services are translated after routing: a default route is enough", addr, err)
+		return fmt.Sprintf("its own processes have no route to %v (%v): add one, such as a default route, because services are translated after routing", addr, err)
 	}
 	return ""
 }

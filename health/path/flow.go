@@ -125,7 +125,7 @@ func (f flow) reversed() string {
 	if err != nil {
 		back = "no return route"
 	}
-	return fmt.Sprintf("are dropped as they come in at device %s, because its rp_filter is 1, and %s: mend the routes, or set net.ipv4.conf.%s.rp_filter to 2", f.In, back, f.In)
+	return fmt.Sprintf("are dropped on arrival at device %s, because its rp_filter is 1, and %s: fix the routes, or set net.ipv4.conf.%s.rp_filter to 2", f.In, back, f.In)
 }
 
 // each judges the packet at each hook.

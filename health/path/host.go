@@ -29,7 +29,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods(), KeepsSource: from.ofPods() && to.ofPods()}}
 	diversions, err := e.policyRules()
 	if err != nil {
-		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
+		r.find(where, fmt.Sprintf("reading policy rules of other programs failed: %v", err))
 	}
 	reply := request.answers().Packet
 	if to.pod != nil {
@@ -76,7 +76,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	}
 	rules, err := e.foreign()
 	if err != nil {
-		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
+		r.find(where, fmt.Sprintf("reading filters of other programs failed: %v", err))
 	}
 	through := bridges()
 	for _, f := range flows {
@@ -189,7 +189,7 @@ func (e *Explainer) route(r *Report, from, to end, p foreign.Packet, local map[n
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
 		r.find(where, foreignRoute(route, text, to.addr))
 	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
-		r.find(where, fmt.Sprintf("packets to %v end at a route that leads nowhere (%s): the route of the pod, or to its node, is missing", to.addr, cmp.Or(network(route), "default")))
+		r.find(where, fmt.Sprintf("packets to %v end at a blackhole route (%s): the route to the pod or its node is missing", to.addr, cmp.Or(network(route), "default")))
 	case to.pod != nil && to.pod.Device != "" && device != to.pod.Device:
 		r.find(where, fmt.Sprintf("%s takes the packets to pod %s, which is behind %s", text, to.pod.Name, to.pod.Device))
 	}
@@ -216,7 +216,7 @@ func routeText(route netlink.Route) string {
 // route does so only where ours is missing.
 func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
 	if network(route) == "" {
-		return fmt.Sprintf("it has no route of its own to %v: its packets take the default route (%s)", to, text)
+		return fmt.Sprintf("it has no specific route to %v and uses the default route (%s)", to, text)
 	}
 	table := ""
 	if route.Table != unix.RT_TABLE_MAIN && route.Table != 0 {
@@ -315,7 +315,7 @@ func (r *Report) neighbour(where string, device int, addr netip.Addr) {
 			continue
 		}
 		if n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
-			r.find(where, fmt.Sprintf("no neighbour answers for %v on %s (entry %s)", addr, link.Attrs().Name, map[bool]string{true: "FAILED", false: "INCOMPLETE"}[n.State&netlink.NUD_FAILED != 0]))
+			r.find(where, fmt.Sprintf("neighbour %v on %s is not reachable (entry %s)", addr, link.Attrs().Name, map[bool]string{true: "FAILED", false: "INCOMPLETE"}[n.State&netlink.NUD_FAILED != 0]))
 			continue
 		}
 		r.Neighbours = append(r.Neighbours, Neighbour{addr.String(), link.Attrs().Name, n.HardwareAddr.String(), n.State&netlink.NUD_PERMANENT != 0})

@@ -20,7 +20,7 @@ func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (proble
 	for _, pod := range pods { // one stands for all
 		for _, addr := range pod.Addresses {
 			for _, text := range interconnectDrops(rules, addr, foreign.Packet{}) {
-				problems = append(problems, text+": the kubelet's probes of pods fail, for one")
+				problems = append(problems, text+": for example, the kubelet's probes of pods fail")
 			}
 		}
 		if len(pod.Addresses) > 0 {
@@ -66,7 +66,7 @@ func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, t
 	}
 	rules, err := e.foreign()
 	if err != nil {
-		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
+		r.find(where, fmt.Sprintf("reading filters of other programs failed: %v", err))
 		return
 	}
 	packet := foreign.Packet{Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}

@@ -82,5 +82,5 @@ func unheard(to netip.Addr, protocol string, port uint16) string {
 	for _, a := range slices.Compact(addrs) {
 		names = append(names, a.String())
 	}
-	return fmt.Sprintf("the process on port %d/%s listens at %s only, not at %v: make it listen at 0.0.0.0 or ::", port, protocol, strings.Join(names, ", "), to)
+	return fmt.Sprintf("the process on port %d/%s listens only on %s, not on %v: make it listen on 0.0.0.0 or ::", port, protocol, strings.Join(names, ", "), to)
 }

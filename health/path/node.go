@@ -98,7 +98,7 @@ func (n *Network) routes(ctx context.Context) (problems []string) {
 		i := slices.IndexFunc(list, func(r netlink.Route) bool { return network(r) == "" && r.Type == unix.RTN_UNICAST })
 		if i < 0 {
 			if device, had := n.defaults[version]; had && !n.warnedByVSwitch(ctx, device) {
-				problems = append(problems, fmt.Sprintf("the node's default route of IPv%d, by %s, is gone: nothing outside of the networks that it has routes to is reached", version, device))
+				problems = append(problems, fmt.Sprintf("the node lost its IPv%d default route by %s: it reaches only networks with their own routes", version, device))
 			}
 			continue
 		}
@@ -260,14 +260,14 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 func (n *Network) filters(pods []Pod) (problems []string) {
 	rules, err := n.foreignRules()
 	if err != nil {
-		return []string{fmt.Sprintf("filters of others cannot be read: %v", err)}
+		return []string{fmt.Sprintf("reading filters of other programs failed: %v", err)}
 	}
 	if !n.o.HostStack {
 		return n.betweenHostAndPods(rules, pods)
 	}
 	diversions, err := n.policyRules()
 	if err != nil {
-		problems = append(problems, fmt.Sprintf("policy rules of others cannot be read: %v", err))
+		problems = append(problems, fmt.Sprintf("reading policy rules of other programs failed: %v", err))
 	}
 	if rules.Empty() && len(diversions) == 0 {
 		return problems

@@ -16,12 +16,12 @@ import (
 func (pod *Pod) open() (*namespace.Namespace, *netlink.Handle, error) {
 	ns, err := namespace.Open(pod.NetNS)
 	if err != nil {
-		return nil, nil, fmt.Errorf("its network namespace cannot be opened: %w: the pod has ended, or its runtime has lost it", err)
+		return nil, nil, fmt.Errorf("opening its network namespace failed: %w: the pod has stopped, or the runtime lost it", err)
 	}
 	h, err := netlink.NewHandleAt(ns.Handle)
 	if err != nil {
 		ns.Close()
-		return nil, nil, fmt.Errorf("its network namespace cannot be read: %w", err)
+		return nil, nil, fmt.Errorf("reading its network namespace failed: %w", err)
 	}
 	return ns, h, nil
 }
@@ -45,13 +45,13 @@ func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 		r.find(where, fmt.Sprintf("interface %s is missing in the pod's network namespace: delete the pod to recreate it", pod.Interface))
 		return pod
 	case err != nil:
-		r.find(where, fmt.Sprintf("its interface %s cannot be read: %v", pod.Interface, err))
+		r.find(where, fmt.Sprintf("reading its interface %s failed: %v", pod.Interface, err))
 		return pod
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		r.find(where, fmt.Sprintf("its interface %s is down", pod.Interface))
 	} else if !carrier(link) {
-		r.find(where, fmt.Sprintf("its interface %s has no carrier: the other end, on the node, is down or missing", pod.Interface))
+		r.find(where, fmt.Sprintf("its interface %s has no carrier: the peer on the node is down or missing", pod.Interface))
 	}
 	addrs, err := h.AddrList(link, netlink.FAMILY_ALL)
 	has := false
@@ -74,10 +74,10 @@ func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 	routes, err := h.RouteGetWithOptions(other.AsSlice(), options)
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES), errors.Is(err, unix.EHOSTUNREACH):
-		r.find(where, fmt.Sprintf("a route or a policy rule in it stops packets to %v (%v): see `ip route` and `ip rule` in its network namespace", other, err))
+		r.find(where, fmt.Sprintf("a route or policy rule in the pod blocks packets to %v (%v): see `ip route` and `ip rule` in its network namespace", other, err))
 		return pod
 	case err != nil || len(routes) == 0:
-		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is gone", other, err))
+		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is missing", other, err))
 		return pod
 	}
 	leave := pod
@@ -88,14 +88,14 @@ func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 		}
 		i := slices.IndexFunc(all, func(p Pod) bool { return p.Name == pod.Name && p.Interface == out })
 		if i < 0 {
-			r.find(where, fmt.Sprintf("it sends packets to %v out of %s, not of %s", other, out, pod.Interface))
+			r.find(where, fmt.Sprintf("it sends packets to %v through %s instead of %s", other, out, pod.Interface))
 			return pod
 		}
 		leave = &all[i]
 		strict := false
 		_ = ns.Run(func() error { strict = strictReversePath(pod.Interface); return nil })
 		if strict && addr.Is4() {
-			r.find(where, fmt.Sprintf("packets from %v are dropped as they come in at %s, because its rp_filter is 1, and its route back leads to %s: set net.ipv4.conf.%s.rp_filter to 2 in the pod", other, pod.Interface, out, pod.Interface))
+			r.find(where, fmt.Sprintf("packets from %v are dropped on arrival at %s, because its rp_filter is 1, and its return route leads to %s: set net.ipv4.conf.%s.rp_filter to 2 in the pod", other, pod.Interface, out, pod.Interface))
 		}
 	}
 	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s %v", where, addr, leave.Interface, via(routes[0])))

@@ -28,10 +28,10 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 		"no carrier":                {"ip link set far down", "its interface eth0 has no carrier", ""},
 		"no address":                {"ip addr flush dev eth0", "does not have the address 10.1.1.2", ""},
 		"no route":                  {"ip route del default", "it has no route to 10.1.2.2", ""},
-		"other route":               {"ip addr add 10.9.0.1/24 dev far; ip route add 10.1.2.0/24 via 10.9.0.7 dev far", "out of far, not of eth0", ""},
+		"other route":               {"ip addr add 10.9.0.1/24 dev far; ip route add 10.1.2.0/24 via 10.9.0.7 dev far", "through far instead of eth0", ""},
 		"another of its interfaces": {then: further + "ip route add 10.1.2.2 dev net1", leave: "net1"},
 		"another of its interfaces, where the way back counts": {then: further + "ip route add 10.1.2.2 dev net1; sysctl -qw net.ipv4.conf.eth0.rp_filter=1",
-			want: "packets from 10.1.2.2 are dropped as they come in at eth0, because its rp_filter is 1, and its route back leads to net1", leave: "net1"},
+			want: "packets from 10.1.2.2 are dropped on arrival at eth0, because its rp_filter is 1, and its return route leads to net1", leave: "net1"},
 		"a rule for its address": {then: further + "ip route add 10.1.2.2 dev net1; ip rule add from 10.1.1.2 table 100; ip route add default via 10.1.1.1 dev eth0 onlink table 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,14 +56,14 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 	}
 	r := &Report{}
 	r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/no-such", Interface: "eth0"}, nil, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
-	if !strings.Contains(fmt.Sprint(r.Findings), "its network namespace cannot be opened") {
+	if !strings.Contains(fmt.Sprint(r.Findings), "opening its network namespace failed") {
 		t.Errorf("%v", r.Findings)
 	}
 }
 
 func TestNamesOfEnds(t *testing.T) {
 	e := New(Options{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, PodNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
-	for addr, want := range map[string]string{"10.1.77.7": "10.1.77.7 of the pod network, which no pod has", "10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
+	for addr, want := range map[string]string{"10.1.77.7": "10.1.77.7 of the pod network, used by no pod", "10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
 		if got := e.end(netip.MustParseAddr(addr), nil, nil).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -32,7 +32,7 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 		return nil
 	}
 	say := func(what, show string) {
-		texts = append(texts, fmt.Sprintf("packets may be dropped by %s, which is not judged: see `%s`", what, show))
+		texts = append(texts, fmt.Sprintf("packets may be dropped by %s, which is not evaluated: see `%s`", what, show))
 	}
 	if xdp := link.Attrs().Xdp; xdp != nil && xdp.Attached {
 		say(fmt.Sprintf("an XDP program at device %s", device), fmt.Sprintf("bpftool prog show id %d", xdp.ProgId))

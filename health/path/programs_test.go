@@ -45,7 +45,7 @@ func TestTCXPrograms(t *testing.T) {
 	if err := ns.Run(func() error {
 		requireDoubts()
 		attachTCX(t, "eth0")
-		requireDoubts("packets may be dropped by a TCX program at device eth0, which is not judged: see `bpftool net show dev eth0`")
+		requireDoubts("packets may be dropped by a TCX program at device eth0, which is not evaluated: see `bpftool net show dev eth0`")
 		requireNothingBehind(t, "eth0")
 		return nil
 	}); err != nil {

@@ -74,10 +74,10 @@ func divert(rules []policyRule, p foreign.Packet, anyTable bool) string {
 		switch {
 		case rule.Odd: // it is unknown whether it matches, unless its table has the route
 			if err == nil && rule.foreign && !anyTable && rule.Action == nl.FR_ACT_TO_TBL && route.Table == int(rule.Table) {
-				return fmt.Sprintf("are taken away by policy rule %q, and its further conditions: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
+				return fmt.Sprintf("are diverted by policy rule %q, and its further conditions: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 			}
 		case stops && err != nil && rule.foreign:
-			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(what), rule.removal())
+			return fmt.Sprintf("are diverted by policy rule %q: %s", rule.text(what), rule.removal())
 		case stops && err != nil:
 			return ""
 		case rule.Action == nl.FR_ACT_GOTO:
@@ -88,14 +88,14 @@ func divert(rules []policyRule, p foreign.Packet, anyTable bool) string {
 			// that has one decides.
 			end, decides := deadEnd(rule.Rule, to)
 			if decides && rule.foreign && end != "" {
-				return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: %s",
+				return fmt.Sprintf("end at a blackhole route of table %d (%s), selected by policy rule %q: %s",
 					rule.Table, end, rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 			}
 			if decides {
 				return ""
 			}
 		case rule.foreign && !anyTable && route.Table == int(rule.Table):
-			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
+			return fmt.Sprintf("are diverted by policy rule %q: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 		}
 	}
 	return ""
@@ -211,6 +211,6 @@ func (a localAddress) conflict() string {
 	if link, err := netlink.LinkByIndex(a.device); err == nil {
 		device = link.Attrs().Name
 	}
-	return fmt.Sprintf("%v, of a pod, is an address of this node's device %s, so that its packets end here: remove it with `ip addr del %v dev %s`",
+	return fmt.Sprintf("pod address %v is assigned to device %s of this node, so its packets end here: remove it with `ip addr del %v dev %s`",
 		a.prefix.Addr(), device, a.prefix, device)
 }

@@ -80,7 +80,7 @@ func TestReversePathFilter(t *testing.T) {
 		t.Errorf("at first: %s", text)
 	}
 	shell(t, "ip route replace 10.1.1.0/24 dev nic1")
-	if text := f.reversed(); !strings.Contains(text, "as they come in at device nic0, because its rp_filter is 1, and its route back leads to nic1") {
+	if text := f.reversed(); !strings.Contains(text, "on arrival at device nic0, because its rp_filter is 1, and its route back leads to nic1") {
 		t.Errorf("got %q", text)
 	}
 	shell(t, "sysctl -q net.ipv4.conf.nic0.rp_filter=2")

@@ -114,7 +114,7 @@ func (p *Prober) Run(ctx context.Context) {
 			var err error
 			if pinger, err = p.o.Open(); err != nil {
 				pinger = nil
-				p.o.Log.Warn("Peers cannot be probed", "error", err)
+				p.o.Log.Warn("Probing other nodes failed", "error", err)
 			}
 			p.mu.Lock()
 			p.err = err
@@ -234,12 +234,12 @@ const tag = 4
 func (s *state) problem() string {
 	switch {
 	case s.Error != "" && s.silent >= silentRounds:
-		return fmt.Sprintf("node %s cannot be probed at %s: %s", s.Node, s.Address, s.Error)
+		return fmt.Sprintf("probing node %s at %s failed: %s", s.Node, s.Address, s.Error)
 	case s.silent >= silentRounds:
-		return fmt.Sprintf("node %s does not answer over the overlay (%s), so pods of this node do not reach its pods: run `contivctl why` with both nodes", s.Node, s.Address)
+		return fmt.Sprintf("node %s does not answer over the overlay (%s), so pods of this node cannot reach its pods: run `contivctl why` with both nodes", s.Node, s.Address)
 	case s.Answers && s.Size > 0 && s.Size < s.Wanted:
 		sure := s.Size - tag
-		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, but pods send up to %d (packets of pods may be lost from %d on): raise the MTU of the network between the nodes, or set mtuSize to %d",
+		return fmt.Sprintf("packets to node %s larger than %d bytes are lost, but pods send up to %d (packets of pods may be lost from %d bytes): raise the MTU of the network between the nodes, or set mtuSize to %d",
 			s.Node, s.Size, s.Wanted, sure+1, sure)
 	}
 	return ""
@@ -269,7 +269,7 @@ func (p *Prober) Problems(context.Context) (problems []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
-		problems = append(problems, fmt.Sprintf("other nodes cannot be probed: %v", p.err))
+		problems = append(problems, fmt.Sprintf("probing other nodes failed: %v", p.err))
 	}
 	return problems
 }

@@ -96,7 +96,7 @@ func TestProblemsOfAPeer(t *testing.T) {
 		path.set(9000)
 		expect(9*time.Second, true, 1450, "")
 		path.set(1350)
-		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, but pods send up to 1450 (packets of pods may be lost from 1347 on)")
+		expect(4*time.Minute, true, 1350, "larger than 1350 bytes are lost, but pods send up to 1450 (packets of pods may be lost from 1347 bytes)")
 		path.set(1450)
 		expect(time.Minute, true, 1450, "")
 		registry := prometheus.NewPedanticRegistry()
@@ -125,7 +125,7 @@ func TestPeerThatIgnoresEchoRequests(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		p.Run(ctx)
-		if r := p.Reports()[0]; !r.Answers || r.Size != 1350 || !strings.Contains(r.Problem, "more than 1350 bytes are lost") {
+		if r := p.Reports()[0]; !r.Answers || r.Size != 1350 || !strings.Contains(r.Problem, "larger than 1350 bytes are lost") {
 			t.Errorf("%+v", r)
 		}
 		path.set(9000)

@@ -63,7 +63,7 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 		}
 		k.forget()
 		k.failed = time.Now()
-		k.log.Warn("the users of etcd cannot be kept: it is tried again", "in", wait, "error", err)
+		k.log.Warn("updating the users of etcd failed, retrying", "in", wait, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -131,7 +131,7 @@ func (k *Keeper) addUser(ctx context.Context, name string) error {
 		return k.auth.UserGrantRole(ctx, name, name)
 	})
 	if err != nil {
-		return fmt.Errorf("give the user %s its role: %w", name, err)
+		return fmt.Errorf("grant the user %s its role: %w", name, err)
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 			return err
 		}
 		delete(k.kept, user)
-		k.log.Info("etcd does not know this user any more", "user", user)
+		k.log.Info("etcd user deleted", "user", user)
 	}
 	for user, permissions := range wanted {
 		slices.SortFunc(permissions, compare) // the order of etcd
@@ -179,7 +179,7 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 			return err
 		}
 		k.kept[user] = permissions
-		k.log.Info("etcd knows this user", "user", user)
+		k.log.Info("etcd user created", "user", user)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	now[text] = true
 	if !k.problems[text] {
 		k.problems[text] = true
-		k.log.Error("this record gives nobody access: mend or remove it", "record", what, "error", err)
+		k.log.Error("invalid access record ignored: fix or remove it", "record", what, "error", err)
 	}
 }
 
@@ -320,9 +320,9 @@ func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32]
 		if err != nil {
 			return err
 		}
-		k.log.Warn("the record of a node says that its ID is not its own: it is mended", "node", name, "id", id, "record", string(record))
+		k.log.Warn("record of a node has a wrong ID, fixing it", "node", name, "id", id, "record", string(record))
 		if _, err := ids.CompareAndSwap(ctx, idKey(id), record, right); err != nil { // otherwise it changed again, and a watch event follows
-			return fmt.Errorf("mend the record of node %s: %w", name, err)
+			return fmt.Errorf("fix the record of node %s: %w", name, err)
 		}
 		records[id] = right
 	}
@@ -343,11 +343,11 @@ func (k *Keeper) sweep(ctx context.Context, ids store.Broker, records map[uint32
 		}
 		removed, err := ids.CompareAndDelete(ctx, idKey(id), record)
 		if err != nil {
-			return fmt.Errorf("free the ID %d of node %s, which has left: %w", id, name, err)
+			return fmt.Errorf("release the ID %d of the removed node %s: %w", id, name, err)
 		}
 		if removed { // otherwise it changed, and a watch event follows
 			delete(records, id)
-			k.log.Info("node is not there: its ID is free", "node", name, "id", id)
+			k.log.Info("node not found, releasing its ID", "node", name, "id", id)
 		}
 	}
 	return nil
@@ -391,14 +391,14 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 		in.used[id] = true
 		put, err := ids.PutIfNotExists(ctx, idKey(id), data)
 		if err != nil {
-			return false, fmt.Errorf("give node %s the ID %d: %w", name, id, err)
+			return false, fmt.Errorf("assign to node %s the ID %d: %w", name, id, err)
 		}
 		if !put {
 			return false, nil
 		}
 		in.of[name] = id
 		delete(k.released, name)
-		k.log.Info("node joined: it has an ID", "node", name, "id", id)
+		k.log.Info("node joined, ID allocated", "node", name, "id", id)
 		return true, nil
 	}
 	for _, earlier := range []map[string]uint32{k.lost, k.released} {
@@ -480,7 +480,7 @@ func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission
 			return k.auth.RoleRevokePermission(ctx, user, p.key, p.end)
 		})
 		if err != nil && !errors.Is(err, rpctypes.ErrPermissionNotGranted) {
-			return fmt.Errorf("take a permission from the role %s: %w", user, err)
+			return fmt.Errorf("revoke a permission of the role %s: %w", user, err)
 		}
 	}
 	for _, p := range wanted {
@@ -488,7 +488,7 @@ func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission
 			return k.auth.RoleGrantPermission(ctx, user, p.key, p.end, p.kind())
 		})
 		if err != nil {
-			return fmt.Errorf("give the role %s a permission: %w", user, err)
+			return fmt.Errorf("grant the role %s a permission: %w", user, err)
 		}
 	}
 	return k.addUser(ctx, user)

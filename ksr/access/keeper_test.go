@@ -163,7 +163,7 @@ func (c *cluster) awaitID(node, id string) {
 func (c *cluster) mayRead(node string) {
 	c.t.Helper()
 	s := c.as(access.NodeUser + node)
-	await.That(c.t, node+" may read what is reflected", func() error {
+	await.That(c.t, node+" may read reflected objects", func() error {
 		_, _, err := s.List(c.t.Context(), "/vnf-agent/contiv-ksr/")
 		return err
 	})
@@ -248,7 +248,7 @@ func TestNodesWriteTheirOwn(t *testing.T) {
 	c.awaitID("node1", "1")
 	c.awaitID("node2", "2")
 	s := c.as(access.NodeUser + "node1")
-	await.That(t, "node1 may read what is reflected", func() error {
+	await.That(t, "node1 may read reflected objects", func() error {
 		_, _, err := s.List(t.Context(), "/vnf-agent/contiv-ksr/")
 		return err
 	})
@@ -394,7 +394,7 @@ func TestIDsOfNodesThatAreNotThere(t *testing.T) {
 	await.That(t, "ID 1 is free again", func() error {
 		kv, exists, err := c.root.Get(t.Context(), ids+"1")
 		if err == nil && exists {
-			err = fmt.Errorf("it is that of %s", kv.Value)
+			err = fmt.Errorf("it belongs to %s", kv.Value)
 		}
 		return err
 	})

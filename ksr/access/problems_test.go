@@ -23,7 +23,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 	logged := func(n int) {
 		t.Helper()
 		await.That(t, fmt.Sprintf("the record is logged %d times", n), func() error {
-			if got := strings.Count(log.String(), "this record gives nobody access"); got != n {
+			if got := strings.Count(log.String(), "invalid access record ignored"); got != n {
 				return fmt.Errorf("%d times", got)
 			}
 			return nil

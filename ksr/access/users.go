@@ -51,7 +51,7 @@ func CheckClient(name string, c Client) error {
 		return err
 	}
 	if len(c.Nodes) == 0 {
-		return fmt.Errorf("client %s: name the nodes that it may configure, or %q for all", name, AllNodes)
+		return fmt.Errorf("client %s: set the nodes that it may configure, or %q for all", name, AllNodes)
 	}
 	for _, node := range c.Nodes {
 		if node == AllNodes {
@@ -67,10 +67,10 @@ func CheckClient(name string, c Client) error {
 // checkName rejects names that would be prefixes of other owners' keys.
 func checkName(what, name string) error {
 	if name == "" || len(name) > 253 || strings.ContainsAny(name, "/\x00 ") {
-		return fmt.Errorf("%q is no name of a %s: use 1 to 253 characters other than slashes and spaces", name, what)
+		return fmt.Errorf("%q is not a valid name of a %s: use 1 to 253 characters other than slashes and spaces", name, what)
 	}
 	if models.NodePrefix(name) == models.KSRPrefix {
-		return fmt.Errorf("%q is no name of a %s: it is KSR's own", name, what)
+		return fmt.Errorf("%q is not a valid name of a %s: it is reserved for KSR", name, what)
 	}
 	return nil
 }

@@ -79,16 +79,16 @@ func (k *Keeper) note(err error) {
 	text := ""
 	switch {
 	case apierrors.IsForbidden(err):
-		text = fmt.Sprintf("Node conditions cannot be written: %v: give the service account of KSR the permissions of deploy/contiv-ksr-rbac.yaml", err)
+		text = fmt.Sprintf("writing Node conditions failed: %v: give the service account of KSR the permissions of deploy/contiv-ksr-rbac.yaml", err)
 	case err != nil:
-		text = fmt.Sprintf("Node conditions cannot be written: %v", err)
+		text = fmt.Sprintf("writing Node conditions failed: %v", err)
 	}
 	k.mu.Lock()
 	before := k.problem
 	k.problem = text
 	k.mu.Unlock()
 	if text != "" && published.Identity(text) != published.Identity(before) {
-		k.log.Warn("The nodes' condition is as it was", "error", err)
+		k.log.Warn("Updating the condition of nodes failed", "error", err)
 	}
 }
 

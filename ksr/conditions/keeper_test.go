@@ -128,8 +128,8 @@ func (c *cluster) after(d time.Duration, want string, events ...string) {
 func TestConditionFollowsTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
-		c.after(time.Minute, "Unknown NoAgent no agent of Contiv has run on this node",
-			"Warning ContivUnknown no agent of Contiv has run on this node: see its pod of the DaemonSet contiv-vswitch")
+		c.after(time.Minute, "Unknown NoAgent no agent has run on this node",
+			"Warning ContivUnknown no agent has run on this node: check its pod of the DaemonSet contiv-vswitch")
 		c.agent("healthy", "")
 		c.after(11*time.Second, "True Healthy Contiv works on this node", "Normal ContivReady Contiv works on this node")
 		healthy := c.condition().LastTransitionTime
@@ -160,7 +160,7 @@ func TestConditionFollowsTheAgent(t *testing.T) {
 		c.after(11*time.Second, "True Healthy", again)
 		c.gone()
 		c.after(30*time.Second, "True Healthy")
-		const gone = "the agent has ended, or does not reach etcd; pods keep their network, new ones do not start. It said last, at 2000-01-01T"
+		const gone = "the agent has stopped or cannot reach etcd; pods keep their network, but new pods do not start. Its last report, at 2000-01-01T"
 		c.after(time.Minute, "Unknown NoAgent "+gone, "Warning ContivUnknown "+gone)
 	})
 }
@@ -225,7 +225,7 @@ func TestRefusedIsSaid(t *testing.T) {
 		})
 		k := c.run()
 		synctest.Wait()
-		if p := k.Problems(); len(p) != 1 || !strings.HasPrefix(p[0], "Node conditions cannot be written: nodes is forbidden") {
+		if p := k.Problems(); len(p) != 1 || !strings.HasPrefix(p[0], "writing Node conditions failed: nodes is forbidden") {
 			t.Errorf("%q", p)
 		}
 		permitted.Store(true)

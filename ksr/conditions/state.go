@@ -37,17 +37,17 @@ func stateOf(lives bool, written []byte) state {
 	var n published.Node
 	if written != nil {
 		if err := json.Unmarshal(written, &n); err != nil {
-			return unknown(fmt.Sprintf("what the agent says of the node cannot be read: %v", err))
+			return unknown(fmt.Sprintf("the agent's report of the node cannot be read: %v", err))
 		}
 	}
 	switch {
 	case !lives && written == nil:
-		return unknown("no agent of Contiv has run on this node: see its pod of the DaemonSet contiv-vswitch")
+		return unknown("no agent has run on this node: check its pod of the DaemonSet contiv-vswitch")
 	case !lives:
-		return unknown("the agent has ended, or does not reach etcd; pods keep their network, new ones do not start. It said last, at " +
+		return unknown("the agent has stopped or cannot reach etcd; pods keep their network, but new pods do not start. Its last report, at " +
 			n.Time.UTC().Format(time.RFC3339) + ": " + n.Verdict)
 	case written == nil:
-		return unknown("the agent does not say how the node is: it is older than KSR")
+		return unknown("the agent does not report the health of the node: it is older than KSR")
 	}
 	s := state{status: corev1.ConditionTrue, reason: Healthy, message: "Contiv works on this node"}
 	for _, p := range n.Problems {

@@ -44,7 +44,7 @@ func Keep(ctx context.Context, o Options) error {
 				if ctx.Err() != nil {
 					return nil
 				}
-				o.Logger.Warn("no credentials for etcd: it is tried again", "in", retry, "error", err)
+				o.Logger.Warn("requesting credentials for etcd failed, retrying", "in", retry, "error", err)
 				due = time.Now().Add(retry)
 				retry = min(2*retry, retryMax)
 			}
@@ -86,11 +86,11 @@ func (o Options) current() (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%s: %w", ClientFile, err)
 	}
 	if user := access.NodeUser + o.Node; cert.Subject.CommonName != user {
-		return time.Time{}, fmt.Errorf("they are those of %s", cert.Subject.CommonName)
+		return time.Time{}, fmt.Errorf("they belong to %s", cert.Subject.CommonName)
 	}
 	due := pki.Due(cert)
 	if !time.Now().Before(due) {
-		return time.Time{}, fmt.Errorf("they are due for renewal since %s", due.Format(time.RFC3339))
+		return time.Time{}, fmt.Errorf("their renewal has been due since %s", due.Format(time.RFC3339))
 	}
 	return due, nil
 }

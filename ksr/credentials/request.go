@@ -45,7 +45,7 @@ func Request(ctx context.Context, requests Requests, user string, nodes []string
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return Credentials{}, fmt.Errorf("ask for a certificate: %w", err)
+		return Credentials{}, fmt.Errorf("request a certificate: %w", err)
 	}
 	if approve != nil {
 		if err := approve(ctx, made.Name); err != nil {
@@ -55,7 +55,7 @@ func Request(ctx context.Context, requests Requests, user string, nodes []string
 	for {
 		r, err := requests.Get(ctx, made.Name, metav1.GetOptions{})
 		if err != nil {
-			return Credentials{}, fmt.Errorf("look at CertificateSigningRequest %s: %w", made.Name, err)
+			return Credentials{}, fmt.Errorf("read CertificateSigningRequest %s: %w", made.Name, err)
 		}
 		for _, c := range r.Status.Conditions {
 			if c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed {
@@ -68,7 +68,7 @@ func Request(ctx context.Context, requests Requests, user string, nodes []string
 		select {
 		case <-time.After(pollInterval):
 		case <-ctx.Done():
-			return Credentials{}, fmt.Errorf("nobody has signed CertificateSigningRequest %s: is contiv-ksr running? (%w)", made.Name, ctx.Err())
+			return Credentials{}, fmt.Errorf("CertificateSigningRequest %s is not signed: %w: check that contiv-ksr is running", made.Name, ctx.Err())
 		}
 	}
 }
@@ -93,7 +93,7 @@ func split(chain, key []byte) (Credentials, error) {
 		blocks = append(blocks, pem.EncodeToMemory(block))
 	}
 	if len(blocks) != 2 {
-		return Credentials{}, errors.New("the signed certificate lacks that of the authority: another program signs as " + access.SignerName)
+		return Credentials{}, errors.New("the signed certificate comes without its authority: stop the other program that signs as " + access.SignerName)
 	}
 	return Credentials{pki.Pair{Cert: blocks[0], Key: key}, blocks[1]}, nil
 }

@@ -28,7 +28,7 @@ func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 		leader, revision, err := c.leader(ctx)
 		switch {
 		case err != nil:
-			return fmt.Errorf("look for the leader: %w", err)
+			return fmt.Errorf("read the leader: %w", err)
 		case leader == nil:
 			return fmt.Errorf("key %s is gone: %w", c.key, ksr.ErrNotLeader)
 		case string(leader.Key) == c.key:
@@ -37,7 +37,7 @@ func (c *candidate) campaign(ctx context.Context, waiting func()) error {
 		}
 		if told != string(leader.Key) {
 			told = string(leader.Key)
-			c.log.Info("another instance leads: standing by", "leader", string(leader.Value))
+			c.log.Info("another instance is the leader, standing by", "leader", string(leader.Value))
 			waiting()
 		}
 		c.awaitChange(ctx, told, revision)

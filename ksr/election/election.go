@@ -58,7 +58,7 @@ func New(opts Options) (*Elector, error) {
 		opts.Logger = slog.Default()
 	}
 	if opts.TTL < 2*time.Second || opts.TTL%time.Second != 0 {
-		return nil, fmt.Errorf("time to live of the leadership is %s: use whole seconds, 2 at least", opts.TTL)
+		return nil, fmt.Errorf("time to live of the leadership is %s: use whole seconds, at least 2s", opts.TTL)
 	}
 	return &Elector{opts: opts, log: opts.Logger.With("election", opts.Prefix, "name", opts.Name)}, nil
 }
@@ -80,7 +80,7 @@ func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Co
 	if err := c.campaign(term, waiting); err != nil {
 		return reason(ctx, term, err)
 	}
-	e.log.Info("this instance leads")
+	e.log.Info("this instance is the leader")
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
@@ -102,7 +102,7 @@ func (e *Elector) Lead(ctx context.Context, waiting func(), work func(context.Co
 func (e *Elector) Others(ctx context.Context) (bool, error) {
 	response, err := e.opts.Store.Client().Get(ctx, e.opts.Prefix+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
-		return false, fmt.Errorf("look for candidates: %w", err)
+		return false, fmt.Errorf("list candidates: %w", err)
 	}
 	own := e.own.Load()
 	for _, kv := range response.Kvs {
@@ -121,7 +121,7 @@ func reason(ctx, term context.Context, err error) error {
 	case term.Err() != nil:
 		return context.Cause(term)
 	case err == nil:
-		return errors.New("the leader ended its work")
+		return errors.New("the leader resigned")
 	}
 	return err
 }
@@ -142,6 +142,6 @@ func (e *Elector) closeSession(session *concurrency.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(e.opts.CallTimeout, e.opts.TTL))
 	defer cancel()
 	if _, err := e.opts.Store.Client().Revoke(ctx, session.Lease()); err != nil {
-		e.log.Debug("the lease is left to its end", "error", err)
+		e.log.Debug("revoking the lease failed; it expires", "error", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
 
-var errCutOff = errors.New("the API server gives no sign of life")
+var errCutOff = errors.New("the API server does not respond")
 
 func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standby *instance) {
 	t.Helper()

@@ -48,7 +48,7 @@ func TestSourceIsCutOffWhileProbesFail(t *testing.T) {
 	await(t, "report", reports)
 	wantReach(t, s, "")
 	broken.Store(true)
-	wantReach(t, s, "no sign of life: no route to host")
+	wantReach(t, s, "does not respond: no route to host")
 	if problems := s.Problems(); len(problems) != 1 {
 		t.Errorf("problems: %q", problems)
 	}

@@ -130,7 +130,7 @@ func (s *Source) probe(ctx context.Context) {
 
 func (s *Source) noteProbe(err error) {
 	if err != nil {
-		err = fmt.Errorf("the API server gives no sign of life: %w", err)
+		err = fmt.Errorf("the API server does not respond: %w", err)
 	}
 	s.mu.Lock()
 	before := s.silent
@@ -139,9 +139,9 @@ func (s *Source) noteProbe(err error) {
 	s.mu.Unlock()
 	switch {
 	case err == nil && before != nil:
-		s.log.Info("the API server answers again")
+		s.log.Info("API server reachable again")
 	case err != nil && before == nil:
-		s.log.Warn("what is known of the cluster is kept", "error", err)
+		s.log.Warn("connection to the API server lost: keeping the last known state", "error", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *Source) pass(ctx context.Context, p *pending, complete <-chan struct{},
 				continue
 			}
 			due = true
-			s.log.Warn("some kinds cannot be read: the others are reflected, nothing is swept", "problems", s.Problems())
+			s.log.Warn("reading some kinds failed: reflecting the other kinds, deleting nothing", "problems", s.Problems())
 		case <-wake:
 		}
 		wake = p.wake
@@ -238,8 +238,8 @@ func (s *Source) note(r resource, err error) {
 	s.mu.Unlock()
 	switch {
 	case err == nil && before != nil:
-		s.log.Info("objects can be read again", "kind", r.kind)
+		s.log.Info("reading objects succeeded again", "kind", r.kind)
 	case err != nil && (before == nil || before.Error() != err.Error()):
-		s.log.Warn("objects cannot be read: what is known of them is kept", "kind", r.kind, "error", err)
+		s.log.Warn("reading objects failed: keeping the last known state", "kind", r.kind, "error", err)
 	}
 }

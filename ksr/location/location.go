@@ -101,7 +101,7 @@ func Keep(ctx context.Context, client kubernetes.Interface, namespace, file stri
 			return fmt.Errorf("addresses of etcd: %w", err)
 		}
 		written = text
-		log.Info("etcd was found", "members", members(found))
+		log.Info("etcd found", "members", members(found))
 	}
 }
 

@@ -147,9 +147,9 @@ func TestFileWithAMistakeKeepsItsObjects(t *testing.T) {
 	w.await("pod default/a@1", "pod default/b@1")
 
 	w.write("a.yaml", pod("a", "2")+"---\nkind: [\n")
-	w.awaitProblem("a.yaml: document 2: no YAML: line 7:")
+	w.awaitProblem("a.yaml: document 2: invalid YAML: line 7:")
 	if !strings.Contains(w.log.String(), "its previous content stays in force") {
-		t.Errorf("log does not say what happens:\n%s", w.log)
+		t.Errorf("log does not show the merge:\n%s", w.log)
 	}
 	w.write("z.yaml", pod("z", "1"))
 	w.await("pod default/a@1", "pod default/b@1", "pod default/z@1")

@@ -29,7 +29,7 @@ func (m *merger) parse(name string, text []byte) (parsed, error) {
 	for _, kind := range p.ignored {
 		if !m.namedKinds[kind] {
 			m.namedKinds[kind] = true
-			m.log.Info("objects of this kind are not reflected", "kind", kind, "file", name)
+			m.log.Info("objects of this kind are ignored", "kind", kind, "file", name)
 		}
 	}
 	if len(p.errors) > 0 {

@@ -62,7 +62,7 @@ const defaultNamespace = "default"
 func parse(file string, data []byte) parsed {
 	p := &parser{file: file}
 	if len(bytes.TrimSpace(data)) == 0 {
-		p.fail(errors.New("is empty: delete the file if its objects are to be deleted"))
+		p.fail(errors.New("is empty: to delete its objects, delete the file"))
 		return p.out
 	}
 	for object, err := range Documents(data) {
@@ -119,7 +119,7 @@ func (p *parser) add(data []byte, ofList metav1.TypeMeta) error {
 		Items           []json.RawMessage `json:"items"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &head); err != nil {
-		return fmt.Errorf("no Kubernetes object: %w", err)
+		return fmt.Errorf("not a Kubernetes object: %w", err)
 	}
 	if head.Kind == "" && head.APIVersion == "" {
 		head.TypeMeta = ofList
@@ -258,5 +258,5 @@ func reason(doc document, err error) string {
 		}
 	}
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	return "no YAML: " + strings.Join(strings.Fields(strings.ReplaceAll(text, "unmarshal errors:", "")), " ")
+	return "invalid YAML: " + strings.Join(strings.Fields(strings.ReplaceAll(text, "unmarshal errors:", "")), " ")
 }

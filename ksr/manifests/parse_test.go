@@ -50,7 +50,7 @@ func TestParseFindsTheObjects(t *testing.T) {
 			[]string{"1: pod default/a", "2: pod default/b"}},
 		{"List of several kinds", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Node\n  metadata: {name: n1}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n",
 			[]string{"1: node n1", "1: pod default/a"}},
-		{"typed list whose items leave the type to it", "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n",
+		{"typed list with untyped items", "apiVersion: v1\nkind: PodList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n",
 			[]string{"1: pod default/a", "1: pod default/b"}},
 		{"empty list", "apiVersion: v1\nkind: List\nitems: []\n", nil},
 		{"comments only", "# nothing here now\n", nil},
@@ -70,10 +70,10 @@ func TestParseFindsTheObjects(t *testing.T) {
 func TestParseErrorsNameFileDocumentAndReason(t *testing.T) {
 	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"no YAML", pod + "apiVersion: v1\nkind: [\n", "f.yaml: document 2: no YAML: line 6:"},
-		{"key twice", pod + "kind: Pod\nkind: Node\n", `f.yaml: document 2: no YAML: line 6: key "kind" already set`},
-		{"truncated JSON", `{"apiVersion":"v1","kind":"Pod"`, "f.yaml: document 1: no YAML:"},
-		{"a text", "hello\n", "f.yaml: document 1: no Kubernetes object"},
+		{"no YAML", pod + "apiVersion: v1\nkind: [\n", "f.yaml: document 2: invalid YAML: line 6:"},
+		{"key twice", pod + "kind: Pod\nkind: Node\n", `f.yaml: document 2: invalid YAML: line 6: key "kind" already set`},
+		{"truncated JSON", `{"apiVersion":"v1","kind":"Pod"`, "f.yaml: document 1: invalid YAML:"},
+		{"a text", "hello\n", "f.yaml: document 1: not a Kubernetes object"},
 		{"no kind", pod + "apiVersion: v1\nmetadata: {name: b}\n", "f.yaml: document 2: kind is missing"},
 		{"no apiVersion", "kind: Pod\nmetadata: {name: b}\n", "f.yaml: document 1: apiVersion is missing"},
 		{"no name", "apiVersion: v1\nkind: Pod\n", "document 1: Pod: metadata.name is missing"},
@@ -82,7 +82,7 @@ func TestParseErrorsNameFileDocumentAndReason(t *testing.T) {
 		{"wrong type", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {hostNetwork: maybe}\n", "Pod: json: cannot unmarshal string into Go struct field"},
 		{"in a list", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- kind: Pod\n", "document 1: item 2: apiVersion is missing"},
 		{"item of a list of lists", "apiVersion: v1\nkind: List\nitems: [{metadata: {name: a}}]\n", "item 1: kind is missing"},
-		{"empty file", " \n", "f.yaml: is empty: delete the file"},
+		{"empty file", " \n", "f.yaml: is empty: to delete its objects, delete the file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := parse("f.yaml", []byte(c.text))

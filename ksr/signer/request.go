@@ -43,7 +43,7 @@ func (s *Signer) answer(ctx context.Context, name string) error {
 	}
 	if subject.client != "" {
 		if err := s.Clients(ctx, subject.client, subject.permitted); err != nil {
-			return fmt.Errorf("have etcd know client %s: %w", subject.client, err)
+			return fmt.Errorf("create the user of client %s in etcd: %w", subject.client, err)
 		}
 	}
 	life := subject.life
@@ -113,26 +113,26 @@ func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigni
 	}
 	for _, usage := range r.Spec.Usages {
 		if usage != certificatesv1.UsageClientAuth && usage != certificatesv1.UsageDigitalSignature {
-			return subject{}, refused("usage %q: ask for %q and %q only", usage, certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature)
+			return subject{}, refused("usage %q: use only %q and %q", usage, certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature)
 		}
 	}
 	user := request.Subject.CommonName
 	if node, ok := strings.CutPrefix(user, access.NodeUser); ok {
 		if r.Spec.Username != "system:serviceaccount:"+s.Namespace+":"+AgentAccount {
-			return subject{}, refused("only pods of the agent get certificates of nodes: %s is none", r.Spec.Username)
+			return subject{}, refused("only pods of the agent get certificates of nodes: %s is not one of them", r.Spec.Username)
 		}
 		runs, err := s.nodeOf(ctx, r)
 		if err != nil {
 			return subject{}, err
 		}
 		if runs != node {
-			return subject{}, refused("a pod on node %s asks for a certificate of node %s", runs, node)
+			return subject{}, refused("a pod on node %s requested a certificate of node %s", runs, node)
 		}
 		return subject{user: user, own: true, life: NodeLife}, nil
 	}
 	name, ok := strings.CutPrefix(user, access.ClientUser)
 	if !ok {
-		return subject{}, refused("common name %q: it must be %s<node> or %s<name>", user, access.NodeUser, access.ClientUser)
+		return subject{}, refused("common name %q must be %s<node> or %s<name>", user, access.NodeUser, access.ClientUser)
 	}
 	client := access.Client{Nodes: request.Subject.OrganizationalUnit}
 	if err := access.CheckClient(name, client); err != nil {
@@ -146,17 +146,17 @@ func (s *Signer) subject(ctx context.Context, r *certificatesv1.CertificateSigni
 func (s *Signer) nodeOf(ctx context.Context, r *certificatesv1.CertificateSigningRequest) (string, error) {
 	name, uid := r.Spec.Extra[podNameClaim], r.Spec.Extra[podUIDClaim]
 	if len(name) != 1 || len(uid) != 1 {
-		return "", refused("the token of %s is not that of a pod", r.Spec.Username)
+		return "", refused("the token of %s does not belong to a pod", r.Spec.Username)
 	}
 	pod, err := s.Client.CoreV1().Pods(s.Namespace).Get(ctx, name[0], metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", refused("pod %s does not exist any more", name[0])
+		return "", refused("pod %s was deleted", name[0])
 	}
 	if err != nil {
 		return "", err
 	}
 	if string(pod.UID) != uid[0] || pod.Spec.ServiceAccountName != AgentAccount {
-		return "", refused("pod %s is another one by now", name[0])
+		return "", refused("pod %s was replaced by another one", name[0])
 	}
 	return pod.Spec.NodeName, nil
 }

@@ -95,7 +95,7 @@ func (s *Signer) AwaitAuthority(ctx context.Context) error {
 			s.authority.Store(authority)
 			return nil
 		}
-		s.Logger.Warn("the authority for etcd's certificates is not to be had: it is tried again", "in", wait, "error", err)
+		s.Logger.Warn("reading the authority for etcd's certificates failed, retrying", "in", wait, "error", err)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -117,7 +117,7 @@ func (s *Signer) findAuthority(ctx context.Context) (*pki.Authority, error) {
 		pair := made.Pair()
 		secret, err = secrets.Create(ctx, tlsSecret(AuthoritySecret, pair), metav1.CreateOptions{})
 		if err == nil {
-			s.Logger.Info("authority for etcd's certificates made", "secret", AuthoritySecret)
+			s.Logger.Info("authority for etcd's certificates created", "secret", AuthoritySecret)
 		}
 		if apierrors.IsAlreadyExists(err) { // another KSR was faster
 			secret, err = secrets.Get(ctx, AuthoritySecret, metav1.GetOptions{})
@@ -128,7 +128,7 @@ func (s *Signer) findAuthority(ctx context.Context) (*pki.Authority, error) {
 	}
 	authority, err := pki.LoadAuthority(pki.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]})
 	if err != nil {
-		return nil, fmt.Errorf("authority in Secret %s: %w: restore it from a backup, or delete it: a new one is made, and etcd and agents get new certificates", AuthoritySecret, err)
+		return nil, fmt.Errorf("authority in Secret %s: %w: restore it from a backup, or delete it, so that a new one is created and etcd and agents get new certificates", AuthoritySecret, err)
 	}
 	return authority, nil
 }
@@ -161,7 +161,7 @@ func (s *Signer) Credentials() *etcd.Credentials {
 	}
 }
 
-var errNoAuthority = errors.New("the authority that signs certificates for etcd is not known yet: is the API server reached?")
+var errNoAuthority = errors.New("the authority for etcd's certificates is unknown: check that the API server is reachable")
 
 // Run signs requests until ctx ends.
 func (s *Signer) Run(ctx context.Context) error {
@@ -225,7 +225,7 @@ func (s *Signer) work(ctx context.Context, key string) {
 	case apierrors.IsConflict(err): // another KSR was faster, or our copy is outdated
 		s.queue.AddRateLimited(key)
 	default:
-		s.Logger.Warn("a certificate for etcd cannot be given: it is tried again", "of", strings.TrimPrefix(key, "/"), "error", err)
+		s.Logger.Warn("issuing a certificate for etcd failed, retrying", "of", strings.TrimPrefix(key, "/"), "error", err)
 		s.queue.AddRateLimited(key)
 	}
 }
@@ -259,7 +259,7 @@ func (s *Signer) keepServer(ctx context.Context) (time.Time, error) {
 	} else {
 		next.ResourceVersion = secret.ResourceVersion
 		if secret.Type != next.Type {
-			return time.Time{}, fmt.Errorf("certificate in Secret %s: it has the type %s: delete it, and one of type %s is made", ServerSecret, secret.Type, next.Type)
+			return time.Time{}, fmt.Errorf("certificate in Secret %s: it has the type %s: delete it, so that one of type %s is created", ServerSecret, secret.Type, next.Type)
 		}
 		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{})
 	}

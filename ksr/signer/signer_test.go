@@ -171,14 +171,14 @@ func TestNodesGetTheirOwnCertificate(t *testing.T) {
 		uid                types.UID
 		want               string
 	}{
-		"another node":      {"node:n2", account, "agent-1", "uid-agent-1", "asks for a certificate of node n2"},
+		"another node":      {"node:n2", account, "agent-1", "uid-agent-1", "requested a certificate of node n2"},
 		"root":              {"root", account, "agent-1", "uid-agent-1", "common name"},
-		"no pod":            {"node:n1", account, "", "", "not that of a pod"},
-		"a pod that is not": {"node:n1", account, "gone", "x", "does not exist"},
-		"a former pod":      {"node:n1", account, "agent-1", "uid-former", "another one by now"},
+		"no pod":            {"node:n1", account, "", "", "does not belong to a pod"},
+		"a pod that is not": {"node:n1", account, "gone", "x", "was deleted"},
+		"a former pod":      {"node:n1", account, "agent-1", "uid-former", "replaced by another one"},
 		"another account":   {"node:n1", "system:serviceaccount:default:x", "other", "uid-other", "only pods of the agent"},
-		"pod of another":    {"node:n1", account, "other", "uid-other", "another one by now"},
-		"client of nothing": {"client:ops", "admin", "", "", "name the nodes"},
+		"pod of another":    {"node:n1", account, "other", "uid-other", "replaced by another one"},
+		"client of nothing": {"client:ops", "admin", "", "", "set the nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.as(test.account, test.pod, test.uid)
@@ -315,7 +315,7 @@ func TestKeep(t *testing.T) {
 	}
 	stop = run()
 	if again := <-kept; !again.Equal(due) || read() != first {
-		t.Error("made anew without need")
+		t.Error("created again without need")
 	}
 	stop()
 	authority, err := pki.NewAuthority("x", time.Now())

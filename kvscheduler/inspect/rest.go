@@ -172,7 +172,7 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 	for name, values := range q {
 		name, repeatable := name, slices.Contains(known, name+"*")
 		if !repeatable && !slices.Contains(known, name) {
-			return nil, badRequest("unknown argument %q: known are %s", name, strings.ReplaceAll(strings.Join(known, ", "), "*", ""))
+			return nil, badRequest("unknown argument %q: use one of %s", name, strings.ReplaceAll(strings.Join(known, ", "), "*", ""))
 		}
 		for _, v := range values {
 			if !utf8.ValidString(v) {

@@ -223,7 +223,7 @@ func validateRule(rule string) error {
 		return fmt.Errorf("a rule is empty")
 	}
 	if err := checkOptions(words); err != nil {
-		return fmt.Errorf("rule %q has the %w: leave only what matches and the target, such as \"-s 10.1.0.0/16 -j DROP\"", rule, err)
+		return fmt.Errorf("rule %q has the %w: keep only matches and the target, such as \"-s 10.1.0.0/16 -j DROP\"", rule, err)
 	}
 	return nil
 }

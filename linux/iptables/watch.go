@@ -58,7 +58,7 @@ func (w *Watcher) Check(ctx context.Context) {
 	for ns := range touched {
 		keys, err := w.changed(ctx, ns)
 		if err != nil && !errors.Is(err, namespaces.ErrGone) && ctx.Err() == nil {
-			w.chains.Log.Warn("rule chains cannot be checked", "err", err)
+			w.chains.Log.Warn("checking rule chains failed", "err", err)
 		}
 		if len(keys) > 0 {
 			slices.Sort(keys)

@@ -31,10 +31,10 @@ type Endpoint struct {
 
 // Flags registers the flags of an endpoint.
 func (e *Endpoint) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&e.Addresses, "metrics", nil, "addresses that serve only /metrics, e.g. :9998, with mutual TLS (default: none; --http serves metrics, too)")
-	f.StringVar(&e.Listener.CertFile, "metrics-cert-file", "", "certificate of the server at --metrics (PEM)")
+	f.StringSliceVar(&e.Addresses, "metrics", nil, "addresses that serve only /metrics, with mutual TLS, such as :9998 (default: none; --http also serves /metrics)")
+	f.StringVar(&e.Listener.CertFile, "metrics-cert-file", "", "server certificate of --metrics (PEM)")
 	f.StringVar(&e.Listener.KeyFile, "metrics-key-file", "", "private key of --metrics-cert-file (PEM)")
-	f.StringVar(&e.Listener.ClientCAFile, "metrics-client-ca-file", "", "authorities of client certificates at --metrics (PEM)")
+	f.StringVar(&e.Listener.ClientCAFile, "metrics-client-ca-file", "", "certificate authorities of clients of --metrics (PEM)")
 }
 
 // Check returns an error if addresses lack certificates.
@@ -56,13 +56,13 @@ func (e *Endpoint) Run(ctx context.Context, metrics prometheus.Gatherer, log *sl
 	for {
 		server, err := rest.Listen(e.Listener, nil, e.Addresses...)
 		if err == nil {
-			log.Info("Metrics are served", "addresses", server.Addrs())
+			log.Info("Serving metrics", "addresses", server.Addrs())
 			err = server.Serve(ctx, mux)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		log.Error("Metrics are not served", "addresses", e.Addresses, "error", err, "again", retry)
+		log.Error("Serving metrics failed", "addresses", e.Addresses, "error", err, "again", retry)
 		select {
 		case <-ctx.Done():
 			return nil

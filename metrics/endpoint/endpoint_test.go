@@ -54,7 +54,7 @@ func TestMetricsFromElsewhere(t *testing.T) {
 		}
 		return string(line[:n])
 	}
-	if text := next(); !strings.Contains(text, "Metrics are not served") || !strings.Contains(text, late) {
+	if text := next(); !strings.Contains(text, "Serving metrics failed") || !strings.Contains(text, late) {
 		t.Errorf("logged: %s", text)
 	}
 	data, err := os.ReadFile(cert)
@@ -66,7 +66,7 @@ func TestMetricsFromElsewhere(t *testing.T) {
 	}
 	var address []string
 	for address == nil {
-		address = regexp.MustCompile(`Metrics are served.*addresses=\[(.*)\]`).FindStringSubmatch(next())
+		address = regexp.MustCompile(`Serving metrics.*addresses=\[(.*)\]`).FindStringSubmatch(next())
 	}
 	get := func(path string, certified bool) (int, string) {
 		config := &tls.Config{RootCAs: x509.NewCertPool()}

@@ -173,7 +173,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	for {
 		err := k.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			k.Log.Warn("Cannot read interface states", "error", err)
+			k.Log.Warn("Reading interface states failed", "error", err)
 		}
 		failing = err != nil
 		select {

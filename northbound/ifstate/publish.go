@@ -54,7 +54,7 @@ func (k *Keeper) publish(ctx context.Context) {
 				continue
 			}
 			if !failing {
-				k.Log.Warn("Cannot publish interface states", "error", err)
+				k.Log.Warn("Publishing interface states failed", "error", err)
 			}
 			failing, w.swept, w.cleaned = true, false, false // some may have been written
 			if !pause(ctx, delay) {
@@ -160,7 +160,7 @@ func (w *writer) take() (names []string, changes []store.Change) {
 		if state := w.states[name]; state != nil {
 			data, err := protojson.Marshal(state)
 			if err != nil {
-				w.Log.Error("Cannot encode interface state", "interface", name, "error", err)
+				w.Log.Error("Encoding an interface state failed", "interface", name, "error", err)
 				continue
 			}
 			change.Value, change.Deleted = data, false

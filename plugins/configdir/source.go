@@ -78,7 +78,7 @@ func (s *Source) load(ctx context.Context) error {
 		name := strings.TrimPrefix(kv.Key, storePrefix)
 		saved, err := parse(name, kv.Value)
 		if err != nil {
-			s.log.Error("Cannot decode the saved text of a file", "file", name, "error", err)
+			s.log.Error("Decoding the saved text of a file failed", "file", name, "error", err)
 			continue
 		}
 		s.saved[name] = saved
@@ -111,7 +111,7 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Error("A change of the files was not taken; the next resync takes it", "error", err)
+			s.log.Error("Applying changed files failed; the next resync applies them", "error", err)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held co
 		return content{}, Nothing
 	case !known || string(saved.text) != string(file.Content.text):
 		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
-			s.log.Error("Cannot save the text of a file; after a restart, a mistake in the file would remove its values", "file", file.Name, "error", err)
+			s.log.Error("Saving the text of a file failed", "file", file.Name, "error", err)
 			break // the next change of any file retries
 		}
 		s.saved[file.Name] = file.Content
@@ -175,7 +175,7 @@ func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[co
 			continue
 		}
 		if err := s.local.Delete(ctx, storePrefix+name); err != nil && !errors.Is(err, context.Canceled) {
-			s.log.Error("Cannot delete the saved text of a removed file", "file", name, "error", err)
+			s.log.Error("Deleting the saved text of a removed file failed", "file", name, "error", err)
 			continue // the next change tries again
 		}
 		delete(s.saved, name)

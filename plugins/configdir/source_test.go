@@ -289,9 +289,9 @@ func TestDirectoryMustExist(t *testing.T) {
 func TestWrongDirectivesFailAlone(t *testing.T) {
 	r := newRig(t, map[string]string{"a.yaml": "key: config/contiv/v1/merge/lo\nvalue: {key: lo}\n", "b.yaml": loopback("b", 1)})
 	r.wantSnapshot(key("b"))
-	r.awaitErr("a.yaml", "no key of a value that can be merged")
+	r.awaitErr("a.yaml", "not a key of a mergeable value")
 	r.write("c.yaml", loopback("c", 1))
 	r.write("d.yaml", "key: config/contiv/v1/merge/x\nvalue: {key: x}\n")
-	r.awaitErr("d.yaml", "no key of a value that can be merged")
+	r.awaitErr("d.yaml", "not a key of a mergeable value")
 	r.wantSnapshot(key("b"), key("c"))
 }

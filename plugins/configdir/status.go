@@ -66,7 +66,7 @@ func (s *Source) warnOfOverrides(next Status) {
 		}
 		for _, o := range file.Overrides {
 			if !slices.Contains(before, o) {
-				s.log.Warn("Two files have the same key; the last file wins", "key", o.Key, "file", file.Name, "instead of", o.File)
+				s.log.Warn("Duplicate key in two files; the last file wins", "key", o.Key, "file", file.Name, "instead of", o.File)
 			}
 		}
 	}

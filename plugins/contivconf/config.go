@@ -240,14 +240,14 @@ func (c *Config) Remarks() (remarks []string) {
 	}, c.IPAMConfig.SRv6.networks()...) {
 		for _, text := range split(option.value) {
 			if network, err := netip.ParsePrefix(text); err == nil && network != network.Masked() {
-				remarks = append(remarks, fmt.Sprintf("option %s has %v, an address in the network %v, which is used: write that", option.name, network, network.Masked()))
+				remarks = append(remarks, fmt.Sprintf("option %s has %v, an address in the network %v, which is used: use the network", option.name, network, network.Masked()))
 			}
 		}
 	}
 	for _, node := range c.NodeConfig {
 		for _, i := range append([]InterfaceWithIP{node.MainVPPInterface}, node.OtherVPPInterfaces...) {
 			if i.UseDHCP && i.IP != "" {
-				remarks = append(remarks, fmt.Sprintf("nodeConfig of %s: interface %s has ip and useDHCP: true, which has no effect then: remove one of them", node.NodeName, i.InterfaceName))
+				remarks = append(remarks, fmt.Sprintf("nodeConfig of %s: interface %s has ip, so useDHCP: true has no effect: remove one of them", node.NodeName, i.InterfaceName))
 			}
 		}
 	}
@@ -294,9 +294,9 @@ func (c *InterfaceConfig) check() error {
 	vmxnet3 := func(n uint16) bool { return n%64 == 0 && n <= 4096 }
 	return errors.Join(
 		wrong(!slices.Contains([]string{"", "polling", "interrupt", "adaptive"}, c.InterfaceRxMode), "interfaceRxMode", c.InterfaceRxMode,
-			"use polling, interrupt or adaptive, or leave it out"),
+			"use polling, interrupt or adaptive, or remove it"),
 		wrong(c.MTUSize != 0 && (c.MTUSize < 576 || c.MTUSize > 9216), "mtuSize", c.MTUSize, "use a value from 576 to 9216, or 0 for the main interface's"),
-		wrong(c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 2, or leave it out; there are no others any more"),
+		wrong(c.TAPInterfaceVersion != 2, "tapInterfaceVersion", c.TAPInterfaceVersion, "use 2, or remove it"),
 		wrong(c.PodConnectionLimit > 1<<24, "podConnectionLimit", c.PodConnectionLimit, "use at most 16777216, or 0 for no limit"),
 		wrong(!powerOfTwo(c.TAPv2RxRingSize), "tapv2RxRingSize", c.TAPv2RxRingSize, ring),
 		wrong(!powerOfTwo(c.TAPv2TxRingSize), "tapv2TxRingSize", c.TAPv2TxRingSize, ring),
@@ -307,7 +307,7 @@ func (c *InterfaceConfig) check() error {
 func (c *RoutingConfig) check() error {
 	transport := c.NodeToNodeTransport
 	if c.MainVRFID == c.PodVRFID {
-		return fmt.Errorf("options mainVRFID and podVRFID are both %d: give pods another VRF", c.MainVRFID)
+		return fmt.Errorf("options mainVRFID and podVRFID are both %d: use another VRF for pods", c.MainVRFID)
 	}
 	return wrong(transport != VXLANTransport && transport != NoOverlayTransport, "nodeToNodeTransport", transport, "use vxlan or nooverlay")
 }
@@ -342,7 +342,7 @@ func (c *SRv6Config) check() error {
 	var errs []error
 	for _, option := range c.networks() {
 		network, err := netip.ParsePrefix(option.value)
-		errs = append(errs, wrong(err != nil || !network.Addr().Is6(), option.name, option.value, "give an IPv6 network such as 9300::/16"))
+		errs = append(errs, wrong(err != nil || !network.Addr().Is6(), option.name, option.value, "use an IPv6 network such as 9300::/16"))
 	}
 	length := c.SFCIDLengthUsedInSidForServiceFunction
 	errs = append(errs, wrong(length == 0 || length > 64, "ipamConfig.srv6.sfcIDLengthUsedInSidForServiceFunction", length, "use 1 to 64 bits"))

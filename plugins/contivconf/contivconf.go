@@ -135,10 +135,10 @@ func New(nodeName string, config Config, sources Sources, loop controller.EventL
 	}
 	c.now = view{choice: c.file, resolved: c.file.static}
 	for _, remark := range config.Remarks() {
-		log.Warn("The configuration is read otherwise than it is written", "remark", remark)
+		log.Warn("Configuration interpreted differently", "remark", remark)
 	}
 	if c.links != nil && c.file.static.stealing.wanted {
-		log.Info("stealInterface and stealFirstNIC have nothing to do: the vswitch is the host's network stack, which has the network card already")
+		log.Info("stealInterface and stealFirstNIC have no effect with the kernel vswitch")
 	}
 	return c, nil
 }
@@ -296,7 +296,7 @@ func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostL
 	log := controller.Logger(ctx, c.log)
 	for _, gateway := range resolved.Gateways {
 		if host := hostGateway(links, gateway.Is6()); host.IsValid() && host != gateway {
-			log.Warn("The host has a default route of its own, which stays; remove it, and the configured one is made",
+			log.Warn("Configured default route blocked by a route of the host",
 				"configured", gateway, "host", host)
 		}
 	}
@@ -312,7 +312,7 @@ func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string
 		// host.
 		ofService := subnet.name == "serviceCIDR" && address.IsSingleIP()
 		if clashes && !ofService && link.Name != resolved.Main.Name {
-			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with ipamConfig.%s %v: what is behind the interface is cut off from pods, or pods from each other: give %[2]s another network, or change %[3]s in the configuration of the whole cluster",
+			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with ipamConfig.%s %v: pods cannot reach hosts behind the interface, or each other: use another network for %[2]s, or change %[3]s in the configuration of the whole cluster",
 				address.Masked(), link.Name, subnet.name, subnet.prefix))
 		}
 	}
@@ -354,7 +354,7 @@ func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	if next.refused == nil {
 		c.saved.put(ctx, next.wanted, log)
 	} else if before.refused == nil || before.refused.Error() != next.refused.Error() {
-		log.Error("NodeConfig is refused; what was in force before stays", "source", next.source, "error", next.refused)
+		log.Error("Invalid NodeConfig ignored; the previous one stays in force", "source", next.source, "error", next.refused)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

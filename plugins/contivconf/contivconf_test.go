@@ -137,7 +137,7 @@ func TestConfigurationErrors(t *testing.T) {
 		"nameless node section":    {"nodeConfig: [{gateway: 10.0.0.1}]", "no nodeName"},
 		"two sections of one node": {"nodeConfig: [{nodeName: node1}, {nodeName: node1}]", "second section"},
 		"bad interface address":    {"nodeConfig: [{nodeName: node1, mainVPPInterface: {ip: 10.0.0.1}}]", "with its prefix length"},
-		"interface used twice":     {"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}, otherVPPInterfaces: [{interfaceName: eth1}]}]", "main interface too"},
+		"interface used twice":     {"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}, otherVPPInterfaces: [{interfaceName: eth1}]}]", "also the main interface"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := contivconf.Load([]byte(test.conf))
@@ -327,7 +327,7 @@ func TestLinksChange(t *testing.T) {
 	}{
 		{"nothing changed", current, "", ""},
 		{"another link", append(links{link("eth1", "", "172.20.0.1/16")}, current...), "", ""},
-		{"no address", links{link("eth0", "")}, "", "the main interface eth0 has lost the node's address 192.168.1.5/24: "},
+		{"no address", links{link("eth0", "")}, "", "the main interface eth0 lost the node's address 192.168.1.5/24: "},
 		{"no link", nil, "", `main interface "eth0" does not exist`},
 		{"the address is back", links{link("eth0", "", "192.168.1.5/24")}, "", ""},
 		{"another address", links{link("eth0", "", "192.168.1.9/24")}, "now: address 192.168.1.9/24", ""},
@@ -366,7 +366,7 @@ func TestResyncWithoutAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const lost = "the main interface eth0 has lost the node's address 192.168.1.5/24"
+	const lost = "the main interface eth0 lost the node's address 192.168.1.5/24"
 	want := func(when, text string) {
 		t.Helper()
 		if warnings := strings.Join(c.Warnings(), "\n"); (warnings == "") != (text == "") || !strings.Contains(warnings, text) {

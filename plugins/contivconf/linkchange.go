@@ -30,7 +30,7 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 		err = checkMainLink(&next, links, &c.subnets)
 	}
 	if err != nil {
-		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
+		c.log.Warn("Processing changed links of the host failed; the network stays unchanged", "error", err)
 		c.mu.Lock()
 		c.mismatch = fmt.Sprintf("links of the host changed, and the network stays as it was: %v", err)
 		c.mu.Unlock()
@@ -54,10 +54,10 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	switch {
 	case next.equal(announced):
 	case lost.IsValid():
-		c.log.Warn("The main interface has lost its address, the network stays as it was", "interface", next.Main.Name, "address", lost)
+		c.log.Warn("Main interface lost its address; the network stays unchanged", "interface", next.Main.Name, "address", lost)
 	default:
 		if err := c.loop.PushEvent(ctx, &NodeIPv4Change{Prev: prev, Next: next}); err != nil {
-			c.log.Warn("The change of the main interface cannot be processed", "error", err)
+			c.log.Warn("Processing a change of the main interface failed", "error", err)
 		}
 	}
 }
@@ -87,11 +87,11 @@ func (c *ContivConf) noteLost(before, next *view) {
 }
 
 func lostAddress(main *Interface, address netip.Prefix) string {
-	mend := fmt.Sprintf("It is not ours to restore: run `ip addr add %v dev %s`, or have the host's network configuration do it", address, main.Name)
+	mend := fmt.Sprintf("Contiv does not restore it: run `ip addr add %v dev %s`, or fix the host's network configuration", address, main.Name)
 	if main.UseDHCP {
-		mend = "Look at the DHCP server"
+		mend = "Check the DHCP server"
 	}
-	return fmt.Sprintf("the main interface %s has lost the node's address %v: other nodes do not reach this one, nor its pods. %s", main.Name, address, mend)
+	return fmt.Sprintf("the main interface %s lost the node's address %v: other nodes cannot reach this node or its pods. %s", main.Name, address, mend)
 }
 
 // Warnings describes mismatches between host links and the network in force, and overlaps of host
@@ -122,7 +122,7 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 		return true
 	}
 	if err := c.loop.PushEvent(ctx, &NodeConfigChange{Source: next.source, Resolved: next.resolved}); err != nil {
-		c.log.Warn("The NodeConfig fits the links now, but cannot be processed", "error", err)
+		c.log.Warn("Processing the NodeConfig after a change of links failed", "error", err)
 	}
 	return true
 }

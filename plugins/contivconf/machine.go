@@ -52,7 +52,7 @@ func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 		return []string{fmt.Sprintf("on this machine, node %s would have no network: %v", m.NodeName, err)}, nil
 	}
 	if text := c.tooLarge(&resolved); text != "" {
-		remarks = append(remarks, fmt.Sprintf("node %s, if it is this machine: %s", m.NodeName, text))
+		remarks = append(remarks, fmt.Sprintf("node %s, if this is its machine: %s", m.NodeName, text))
 	}
 	return remarks, nil
 }
@@ -62,7 +62,7 @@ func (c *Config) tooLarge(r *Resolved) string {
 	if c.MTUSize == 0 || r.LinkMTU == 0 || int(c.MTUSize) <= room {
 		return ""
 	}
-	return fmt.Sprintf("option mtuSize is %d, but packets of pods to other nodes have room for %d bytes: the MTU of %s is %d, and the transport between nodes takes %d: use %d or less, leave it out, or raise the MTU of %s",
+	return fmt.Sprintf("option mtuSize is %d, but packets between nodes may have at most %d bytes: the MTU of %s is %d, and the overlay needs %d: use %d or less, remove it, or raise the MTU of %s",
 		c.MTUSize, room, r.Main.Name, r.LinkMTU, r.LinkMTU-room, room, r.Main.Name)
 }
 
@@ -71,7 +71,7 @@ func (c *Config) checkVSwitch(ownStack bool, subnets *Subnets) error {
 		return subnets.checkVPPHost(c.IPAMConfig.VPPHostSubnetCIDR)
 	}
 	if taps := c.UseTAPInterfaces; taps != nil && !*taps {
-		return errors.New("option useTAPInterfaces is false, which is for vswitches with a network stack of their own (VPP): remove it")
+		return errors.New("option useTAPInterfaces: false requires VPP: remove it")
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ func TestCheckMachine(t *testing.T) {
 		"network of the cluster":    {wanted + "ipamConfig: {podSubnetCIDR: 192.168.0.0/20}", "eth0 eth1 eth2", "overlaps with ipamConfig.podSubnetCIDR 192.168.0.0/20", ""},
 		"maybe of the cluster":      {"ipamConfig: {podSubnetCIDR: 192.168.0.0/20}", "eth0", "", "overlaps with ipamConfig.podSubnetCIDR 192.168.0.0/20"},
 		"MTU that fits":             {"mtuSize: 1450", "eth0", "", ""},
-		"MTU too large for VXLAN":   {"mtuSize: 1451", "eth0", "", "option mtuSize is 1451, but packets of pods to other nodes have room for 1450 bytes: the MTU of eth0 is 1500, and the transport between nodes takes 50: use 1450 or less"},
+		"MTU too large for VXLAN":   {"mtuSize: 1451", "eth0", "", "option mtuSize is 1451, but packets between nodes may have at most 1450 bytes: the MTU of eth0 is 1500, and the overlay needs 50: use 1450 or less"},
 		"MTU that needs no VXLAN":   {"mtuSize: 1500\nnodeToNodeTransport: nooverlay", "eth0", "", ""},
 		"MTU above that of the NIC": {"mtuSize: 9000\nnodeToNodeTransport: nooverlay", "eth0", "", "use 1500 or less"},
-		"VETH pairs on the kernel":  {"useTAPInterfaces: false", "eth0", "option useTAPInterfaces is false", ""},
+		"VETH pairs on the kernel":  {"useTAPInterfaces: false", "eth0", "option useTAPInterfaces: false requires VPP", ""},
 	} {
 		config := load(t, c.conf)
 		var here links
@@ -49,7 +49,7 @@ func TestHostBits(t *testing.T) {
 	config := load(t, "podAllowedSources: 10.200.0.1/24\nipamConfig: {podSubnetCIDR: 10.2.3.4/16, serviceCIDR: 10.96.0.0/12, srv6: {servicePolicyBSIDSubnetCIDR: '8fff::1/16'}}")
 	remarks := strings.Join(config.Remarks(), "\n")
 	for _, want := range []string{
-		"option ipamConfig.podSubnetCIDR has 10.2.3.4/16, an address in the network 10.2.0.0/16, which is used: write that",
+		"option ipamConfig.podSubnetCIDR has 10.2.3.4/16, an address in the network 10.2.0.0/16, which is used: use the network",
 		"option podAllowedSources has 10.200.0.1/24", "option ipamConfig.srv6.servicePolicyBSIDSubnetCIDR has 8fff::1/16",
 	} {
 		if !strings.Contains(remarks, want) {

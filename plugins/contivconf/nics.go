@@ -23,7 +23,7 @@ func (n *nics) first(others []Interface) (string, error) {
 	if err == nil {
 		n.last = append([]string{}, names...) // not nil
 	} else if n.last == nil {
-		return "", fmt.Errorf("find the main interface, which nodeConfig.mainVPPInterface.interfaceName does not name: %w", err)
+		return "", fmt.Errorf("find the main interface, because nodeConfig.mainVPPInterface.interfaceName is not set: %w", err)
 	}
 	for _, name := range n.last {
 		if !slices.ContainsFunc(others, func(o Interface) bool { return o.Name == name }) {

@@ -90,7 +90,7 @@ func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, 
 	case wanted == nil && (!started || before.source == FromFile):
 		return next, links, err
 	case wanted == nil:
-		err = fmt.Errorf("NodeConfig of node %s was deleted, but contiv.conf cannot take its place: %w", c.nodeName, err)
+		err = fmt.Errorf("NodeConfig of node %s was deleted, but contiv.conf cannot replace it: %w", c.nodeName, err)
 	}
 	next.refused = err
 	if started {
@@ -121,7 +121,7 @@ func (c *ContivConf) useNodeConfig(msg *nodeconfig.NodeConfig, use func(choice) 
 
 func (c *ContivConf) fromNodeConfig(msg *nodeconfig.NodeConfig) (choice, error) {
 	if name := msg.GetNodeName(); name != "" && name != c.nodeName {
-		return choice{}, fmt.Errorf("its node_name is %q: use the name in the key, or leave it out", name)
+		return choice{}, fmt.Errorf("its node_name is %q: use the name in the key, or remove it", name)
 	}
 	config := NodeConfig{
 		NodeName:           c.nodeName,
@@ -175,7 +175,7 @@ func (c *ContivConf) checkReachable(r *Resolved, checkGateways bool, links []Hos
 		}
 	}
 	if len(networks) == 0 && c.links != nil && !r.Main.UseDHCP {
-		return fmt.Errorf("main interface %s has no IP address: give nodeConfig.mainVPPInterface.ip", r.Main.Name)
+		return fmt.Errorf("main interface %s has no IP address: set nodeConfig.mainVPPInterface.ip", r.Main.Name)
 	}
 	unknown := c.links == nil && len(networks) == 0
 	for _, other := range r.Other {
@@ -195,11 +195,11 @@ func (c *ContivConf) checkReachable(r *Resolved, checkGateways bool, links []Hos
 	for _, gateway := range r.Gateways {
 		onLink := gateway.IsLinkLocalUnicast() || slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(gateway) })
 		if !onLink {
-			return fmt.Errorf("nodeConfig.gateway %v is on none of the networks of the node's interfaces (%v): correct it, or give an interface an address on its network",
+			return fmt.Errorf("nodeConfig.gateway %v is on none of the networks of the node's interfaces (%v): correct it, or assign an address on its network to an interface",
 				gateway, masked(networks))
 		}
 		if own := r.addresses(); slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == gateway }) {
-			return fmt.Errorf("nodeConfig.gateway %v is an address of the node itself: give that of the router", gateway)
+			return fmt.Errorf("nodeConfig.gateway %v is an address of the node itself: use the address of the router", gateway)
 		}
 	}
 	return nil

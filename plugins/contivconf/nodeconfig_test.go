@@ -243,9 +243,9 @@ func TestRefusedNodeConfigs(t *testing.T) {
 		"no such interface":        {main("eth9", ""), `main interface "eth9" does not exist`},
 		"no such other interface":  {others(&nodeconfig.InterfaceConfig{InterfaceName: "eth9"}), `"eth9" of nodeConfig.otherVPPInterfaces does not exist (links: eth2, lo, eth0, eth1)`},
 		"nameless interface":       {others(&nodeconfig.InterfaceConfig{Ip: "10.50.0.1/24"}), "otherVPPInterfaces[0] has no interfaceName"},
-		"interface twice":          {others(&nodeconfig.InterfaceConfig{InterfaceName: "eth1"}, &nodeconfig.InterfaceConfig{InterfaceName: "eth1"}), "otherVPPInterfaces[1] is eth1, which is in the list already"},
-		"address twice":            {others(&nodeconfig.InterfaceConfig{InterfaceName: "eth1", Ip: "10.5.0.1/24"}, &nodeconfig.InterfaceConfig{InterfaceName: "eth2", Ip: "10.5.0.1/16"}), "10.5.0.1 is given to two interfaces"},
-		"main interface twice":     {&nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: "eth1"}, OtherVppInterfaces: additional.OtherVppInterfaces}, "main interface too"},
+		"interface twice":          {others(&nodeconfig.InterfaceConfig{InterfaceName: "eth1"}, &nodeconfig.InterfaceConfig{InterfaceName: "eth1"}), "otherVPPInterfaces[1] is eth1, which is already in the list"},
+		"address twice":            {others(&nodeconfig.InterfaceConfig{InterfaceName: "eth1", Ip: "10.5.0.1/24"}, &nodeconfig.InterfaceConfig{InterfaceName: "eth2", Ip: "10.5.0.1/16"}), "10.5.0.1 belongs to two interfaces"},
+		"main interface twice":     {&nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: "eth1"}, OtherVppInterfaces: additional.OtherVppInterfaces}, "also the main interface"},
 		"main without an address":  {main("eth2", ""), "main interface eth2 has no IP address"},
 		"no gateway":               {&nodeconfig.NodeConfig{Gateway: "192.168.1.300"}, `nodeConfig.gateway is "192.168.1.300"`},
 		"two gateways":             {&nodeconfig.NodeConfig{Gateway: "192.168.1.3,192.168.1.4"}, "one of each IP version"},
@@ -314,7 +314,7 @@ func TestDeletedNodeConfigStaysIfTheFileIsWrong(t *testing.T) {
 	p := start(t, enabled+"nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth9}}]", twoNICs, additional)
 	before := p.summary()
 	change, resynced := p.put(nil)
-	if resynced || !strings.Contains(change, "was deleted, but contiv.conf cannot take its place") || !strings.Contains(change, `"eth9" does not exist`) {
+	if resynced || !strings.Contains(change, "was deleted, but contiv.conf cannot replace it") || !strings.Contains(change, `"eth9" does not exist`) {
 		t.Errorf("resynced: %v, reported: %q", resynced, change)
 	}
 	p.want("deleted", before)

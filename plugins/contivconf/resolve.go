@@ -18,7 +18,7 @@ func (c *Config) forNode(name string) (NodeConfig, error) {
 		section := &c.NodeConfig[i]
 		switch {
 		case section.NodeName == "":
-			return NodeConfig{}, fmt.Errorf("nodeConfig[%d] has no nodeName: name the node that it is for", i)
+			return NodeConfig{}, fmt.Errorf("nodeConfig[%d] has no nodeName: set the name of its node", i)
 		case section.NodeName != name:
 		case found != nil:
 			return NodeConfig{}, fmt.Errorf("nodeConfig[%d] is a second section for the node %s: merge the two", i, name)
@@ -45,7 +45,7 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 	for i, other := range n.OtherVPPInterfaces {
 		option := fmt.Sprintf("otherVPPInterfaces[%d]", i)
 		if other.InterfaceName == "" {
-			return r, fmt.Errorf("nodeConfig.%s has no interfaceName: name the interface", option)
+			return r, fmt.Errorf("nodeConfig.%s has no interfaceName: set the name of the interface", option)
 		}
 		iface, err := parseInterface(option, other)
 		if err != nil {
@@ -53,9 +53,9 @@ func resolveStatic(c *Config, n *NodeConfig) (Resolved, error) {
 		}
 		switch {
 		case iface.Name == r.Main.Name:
-			return r, fmt.Errorf("nodeConfig.%s is %s, which is the main interface too: remove it from one of them", option, iface.Name)
+			return r, fmt.Errorf("nodeConfig.%s is %s, which is also the main interface: remove it from one of them", option, iface.Name)
 		case slices.ContainsFunc(r.Other, func(o Interface) bool { return o.Name == iface.Name }):
-			return r, fmt.Errorf("nodeConfig.%s is %s, which is in the list already: merge the two", option, iface.Name)
+			return r, fmt.Errorf("nodeConfig.%s is %s, which is already in the list: merge the two", option, iface.Name)
 		}
 		r.Other = append(r.Other, iface)
 	}
@@ -90,10 +90,10 @@ func parseGateways(option, value string) ([]netip.Addr, error) {
 	for _, text := range split(value) {
 		addr, err := netip.ParseAddr(text)
 		if err != nil || len(list) > 0 && list[0].Is6() == addr.Is6() {
-			return nil, fmt.Errorf("option %s is %q: give an IP address, or one of each IP version, separated by a comma", option, value)
+			return nil, fmt.Errorf("option %s is %q: use an IP address, or one of each IP version, separated by a comma", option, value)
 		}
 		if addr.Zone() != "" || !isHostAddress(netip.PrefixFrom(addr, addr.BitLen())) {
-			return nil, fmt.Errorf("option %s is %v, which cannot be a router: give its address", option, addr)
+			return nil, fmt.Errorf("option %s is %v, which cannot be a router: use the address of the router", option, addr)
 		}
 		list = append(list, addr)
 	}
@@ -105,11 +105,11 @@ func parseInterface(option string, c InterfaceWithIP) (Interface, error) {
 	for _, text := range split(c.IP) {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || len(iface.Addresses) > 0 && iface.Addresses[0].Addr().Is6() == p.Addr().Is6() {
-			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: give an address with its prefix length, such as 192.168.16.1/24, or one of each IP version, separated by a comma",
+			return iface, fmt.Errorf("option nodeConfig.%s.ip is %q: use an address with its prefix length, such as 192.168.16.1/24, or one of each IP version, separated by a comma",
 				option, c.IP)
 		}
 		if !isHostAddress(p) {
-			return iface, fmt.Errorf("option nodeConfig.%s.ip is %v, which no interface can have: give an address of the network %v", option, p, p.Masked())
+			return iface, fmt.Errorf("option nodeConfig.%s.ip is %v, which no interface can have: use an address of the network %v", option, p, p.Masked())
 		}
 		iface.Addresses, iface.UseDHCP = append(iface.Addresses, p), false
 	}
@@ -134,7 +134,7 @@ func checkAddresses(r *Resolved, subnets *Subnets) error {
 			return fmt.Errorf("address %v of an interface in nodeConfig overlaps with ipamConfig.%s %v: change one of them", p, subnet.name, subnet.prefix)
 		}
 		if slices.ContainsFunc(all[:i], func(other netip.Prefix) bool { return other.Addr() == p.Addr() }) {
-			return fmt.Errorf("address %v is given to two interfaces in nodeConfig: give one of them another", p.Addr())
+			return fmt.Errorf("address %v belongs to two interfaces in nodeConfig: change one of them", p.Addr())
 		}
 	}
 	return nil
@@ -197,10 +197,10 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, before
 	case r.Main.Name != "":
 		return r, fmt.Errorf("main interface %q does not exist: correct nodeConfig.mainVPPInterface.interfaceName (links: %s)", r.Main.Name, names(links))
 	case before.main != "":
-		return r, fmt.Errorf("main interface %q does not exist any more, and no other link has an address of this node (%s) or a default route: bring it back, or give another link one of these (links: %s)",
+		return r, fmt.Errorf("main interface %q does not exist any more, and no other link has an address of this node (%s) or a default route: restore it, or assign one of these to another link (links: %s)",
 			before.main, joined(append(slices.Clone(internalIPs), before.addresses...)), names(links))
 	default:
-		return r, fmt.Errorf("no link of the host can be the main interface: bring one up, or name it in nodeConfig.mainVPPInterface.interfaceName (links: %s)", names(links))
+		return r, fmt.Errorf("no link of the host can be the main interface: set one up, or set its name in nodeConfig.mainVPPInterface.interfaceName (links: %s)", names(links))
 	}
 	for _, other := range r.Other {
 		if !slices.ContainsFunc(links, func(l HostLink) bool { return l.Name == other.Name }) {

@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 	compact, _ := json.Marshal(report)
 	want := `{"gateways":["10.50.0.254"],"mainInterface":{"ips":[],"linkIPs":["192.168.1.5/24"],"name":"eth0"},"natExternalTraffic":false,` +
 		`"nodeName":"node1","otherInterfaces":[{"ips":["10.50.0.1/24"],"name":"eth1"}],` +
-		`"refused":"NodeConfig of node node1: option nodeConfig.gateway is \"x\": give an IP address, or one of each IP version, separated by a comma","source":"NodeConfig"}`
+		`"refused":"NodeConfig of node node1: option nodeConfig.gateway is \"x\": use an IP address, or one of each IP version, separated by a comma","source":"NodeConfig"}`
 	if string(compact) != want {
 		t.Errorf("got  %s\nwant %s", compact, want)
 	}

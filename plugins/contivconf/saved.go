@@ -35,7 +35,7 @@ func (s *saved) load(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConf
 		err = (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, msg)
 	}
 	if err != nil {
-		log.Warn("The NodeConfig that was last in force cannot be read from the local store", "error", err)
+		log.Warn("Reading the last NodeConfig from the local store failed", "error", err)
 		return nil
 	}
 	return msg
@@ -56,7 +56,7 @@ func (s *saved) put(ctx context.Context, msg *nodeconfig.NodeConfig, log *slog.L
 		}
 	}
 	if err != nil {
-		log.Warn("The NodeConfig in force cannot be kept in the local store: after a restart, a mistake in etcd would make contiv.conf count", "error", err)
+		log.Warn("Saving the NodeConfig to the local store failed", "error", err)
 		return
 	}
 	s.stored, s.known = msg, true

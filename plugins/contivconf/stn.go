@@ -95,7 +95,7 @@ func (c *Config) StealsOn(node string, crd *nodeconfig.NodeConfig) (name string,
 }
 
 // errNoSTN is for an agent without access to contiv-stn.
-var errNoSTN = errors.New("stealInterface and stealFirstNIC need contiv-stn, which this program does not know how to ask")
+var errNoSTN = errors.New("stealInterface and stealFirstNIC require contiv-stn, which this program does not support")
 
 // readStolen claims the NIC and configures the main interface from it.
 func (c *ContivConf) readStolen(r Resolved, internalIPs []netip.Addr) (Resolved, error) {
@@ -109,7 +109,7 @@ func (c *ContivConf) readStolen(r Resolved, internalIPs []netip.Addr) (Resolved,
 	r.Stolen, r.LinkMTU = s, s.MTU
 	if s.PCI == "" {
 		if r.Main.Name != "" && r.Main.Name != s.Name {
-			return r, fmt.Errorf("nodeConfig.mainVPPInterface.interfaceName is %s, but the network card that is stolen is %s: leave it out", r.Main.Name, s.Name)
+			return r, fmt.Errorf("nodeConfig.mainVPPInterface.interfaceName is %s, but the stolen network card is %s: remove it", r.Main.Name, s.Name)
 		}
 		// The host continues to renew its leases.
 		r.Main.Name, r.Main.UseDHCP = s.Name, false

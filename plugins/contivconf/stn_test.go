@@ -48,7 +48,7 @@ func TestMainInterfaceIsTheStolenCard(t *testing.T) {
 		"DHCP stays at home":  {"stealInterface: eth0\nipamConfig: {nodeInterconnectDHCP: true}", stolenCard("", "192.168.16.1/24"), "eth0 true", "eth0 [192.168.16.1/24] []"},
 		"PCI device":          {"stealInterface: eth0", stolenCard("0000:00:08.0", "192.168.16.1/24", "192.168.16.254"), "eth0 false", "nic1 [192.168.16.1/24] [192.168.16.254]"},
 		"PCI device, DHCP":    {"stealInterface: eth0\nipamConfig: {nodeInterconnectDHCP: true}", stolenCard("0000:00:08.0", "192.168.16.1/24"), "eth0 true", "nic1 [] []"},
-		"another is named":    {"stealInterface: eth0\nnodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}}]", stolenCard("", "192.168.16.1/24"), "eth0 false", "interfaceName is eth1, but the network card that is stolen is eth0: leave it out"},
+		"another is named":    {"stealInterface: eth0\nnodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1}}]", stolenCard("", "192.168.16.1/24"), "eth0 false", "interfaceName is eth1, but the stolen network card is eth0: remove it"},
 		"nobody can be asked": {"stealInterface: eth0", nil, "eth0 false", "steal the network card: contiv-stn is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestStolenCardChanges(t *testing.T) {
 func TestNothingToStealOnTheKernel(t *testing.T) {
 	var out bytes.Buffer
 	_, err := contivconf.New("node1", load(t, "stealInterface: eth0"), contivconf.Sources{Links: twoNICs}, nil, nil, slog.New(slog.NewTextHandler(&out, nil)))
-	if err != nil || strings.Count(out.String(), "have nothing to do") != 1 {
+	if err != nil || strings.Count(out.String(), "have no effect") != 1 {
 		t.Errorf("%v, log: %s", err, out.String())
 	}
 }

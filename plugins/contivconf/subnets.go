@@ -69,13 +69,13 @@ func parsePair(option, value string) (pair, error) {
 	for _, text := range split(value) {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("option ipamConfig.%s is %q: give a network such as 10.1.0.0/16, or one of each IP version, separated by a comma", option, value)
+			return nil, fmt.Errorf("option ipamConfig.%s is %q: use a network such as 10.1.0.0/16, or one of each IP version, separated by a comma", option, value)
 		}
 		if p.of(network.Addr().Is6()).IsValid() {
-			return nil, fmt.Errorf("option ipamConfig.%s is %q, which has two networks of one IP version: give at most one of each", option, value)
+			return nil, fmt.Errorf("option ipamConfig.%s is %q, which has two networks of one IP version: use at most one of each", option, value)
 		}
 		if why := unfit(network.Masked()); why != "" {
-			return nil, fmt.Errorf("option ipamConfig.%s is %q, which %s: give a network of unicast addresses, such as 10.1.0.0/16", option, value, why)
+			return nil, fmt.Errorf("option ipamConfig.%s is %q, which %s: use a network of unicast addresses, such as 10.1.0.0/16", option, value, why)
 		}
 		p = append(p, network.Masked())
 	}
@@ -114,15 +114,15 @@ func (s *Subnets) parseAllowedSources(value string) (networks []netip.Prefix, er
 	for _, text := range split(value) {
 		network, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("option podAllowedSources is %q: give networks such as 10.200.0.0/24, separated by commas", value)
+			return nil, fmt.Errorf("option podAllowedSources is %q: use networks such as 10.200.0.0/24, separated by commas", value)
 		}
 		network = network.Masked()
 		if why := unfit(network); why != "" {
-			return nil, fmt.Errorf("option podAllowedSources is %q, which %s: give networks of unicast addresses, such as 10.200.0.0/24", value, why)
+			return nil, fmt.Errorf("option podAllowedSources is %q, which %s: use networks of unicast addresses, such as 10.200.0.0/24", value, why)
 		}
 		for _, n := range s.named() {
 			if n.name != "nodeInterconnectCIDR" && n.prefix.Overlaps(network) {
-				return nil, fmt.Errorf("option podAllowedSources has %v, which overlaps with %s %v: pods could send with the addresses of others; give networks of their own", network, n.name, n.prefix)
+				return nil, fmt.Errorf("option podAllowedSources has %v, which overlaps with %s %v: pods could send with foreign addresses: use separate networks", network, n.name, n.prefix)
 			}
 		}
 		networks = append(networks, network)
@@ -150,7 +150,7 @@ func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
 	parse := func(to *pair, option, value string, required bool) {
 		var err error
 		if *to, err = parsePair(option, value); err == nil && len(*to) == 0 && required {
-			err = fmt.Errorf("option ipamConfig.%s is empty: give a network such as 10.1.0.0/16", option)
+			err = fmt.Errorf("option ipamConfig.%s is empty: use a network such as 10.1.0.0/16", option)
 		}
 		errs = append(errs, err)
 	}
@@ -224,7 +224,7 @@ func (s *Subnets) checkDivisions(suffix string) error {
 		}
 		longest := all.Addr().BitLen() - minHostBits
 		if length <= all.Bits() || length > longest {
-			return fmt.Errorf("option ipamConfig.%s%s is %d: a node's part of %v needs a prefix length from %d to %d",
+			return fmt.Errorf("option ipamConfig.%s%s is %d: a node's part of %v must have a prefix length from %d to %d",
 				option, suffix, length, all, all.Bits()+1, longest)
 		}
 		return nil
@@ -258,7 +258,7 @@ func (s *Subnets) named() []namedPrefix {
 func (s *Subnets) checkVersions() error {
 	for _, n := range s.named() {
 		if n.name != "nodeInterconnectCIDR" && n.name != "serviceCIDR" && n.prefix.Addr().Is6() != s.UseIPv6() {
-			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one of them for both, or give a network of each version, separated by a comma",
+			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one version for both, or add a network of each version, separated by a comma",
 				n.name, n.prefix, s.Pods)
 		}
 	}
@@ -268,7 +268,7 @@ func (s *Subnets) checkVersions() error {
 func (s *Subnets) checkVPPHost(option string) error {
 	for _, f := range s.Families() {
 		if !f.VPPHost.IsValid() {
-			return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %s has no network of the IP version of podSubnetCIDR %v, which connects VPP with its host: give one of each version of podSubnetCIDR, separated by a comma", option, f.Pods)
+			return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %s has no network of the IP version of podSubnetCIDR %v, which connects VPP with its host: add one of each version of podSubnetCIDR, separated by a comma", option, f.Pods)
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (s *Service) warn(ctx context.Context, c Change) {
 		return
 	}
 	warnings = warnings[:min(len(warnings), maxWarnings)]
-	s.log.Warn("A client sets fields that are not known", "client", c.Client, "fields", warnings)
+	s.log.Warn("Unknown fields in a client's request ignored", "client", c.Client, "fields", warnings)
 	for i, warning := range warnings {
 		warnings[i] = strconv.QuoteToASCII(shorten(warning, maxCause))
 	}

@@ -47,7 +47,7 @@ func NewSource(ctx context.Context, file store.Batcher, log *slog.Logger) (*Sour
 	for _, kv := range kvs {
 		client, key, item, err := decodeStored(kv)
 		if err != nil {
-			log.Error("A saved value of a gRPC client cannot be used; it stays in the file", "error", err)
+			log.Error("Invalid saved value of a gRPC client ignored", "error", err)
 			continue
 		}
 		s.values(client)[key] = item

@@ -103,7 +103,7 @@ func (w *writer) save(batch []saving) {
 			if item != nil {
 				var err error
 				if change.Value, err = encodeStored(*item); err != nil {
-					w.log.Error("A value cannot be saved", "client", s.client, "key", key, "error", err)
+					w.log.Error("Saving a value failed", "client", s.client, "key", key, "error", err)
 					continue
 				}
 			}
@@ -120,9 +120,9 @@ func (w *writer) save(batch []saving) {
 	}
 	switch {
 	case w.err != nil:
-		w.log.Error("The configuration of gRPC clients cannot be saved; without that it ends with the agent", "error", w.err)
+		w.log.Error("Saving the configuration of gRPC clients failed", "error", w.err)
 	case before != nil:
-		w.log.Info("The configuration of gRPC clients is saved again")
+		w.log.Info("Saving the configuration of gRPC clients again")
 	}
 	for _, s := range batch {
 		s.saved <- w.err

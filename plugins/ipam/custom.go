@@ -24,7 +24,7 @@ import (
 const DefaultNetwork = podmanager.DefaultNetwork
 
 // ErrNoNetwork is wrapped while a custom network is unknown.
-var ErrNoNetwork = errors.New("custom network is not known")
+var ErrNoNetwork = errors.New("unknown custom network")
 
 // CustomNetwork is a network of custom interfaces with IP addresses.
 type CustomNetwork struct {
@@ -43,11 +43,11 @@ func (n *CustomNetwork) validate() error {
 	const room = 3 // bits: gateway, NAT loopback and a few pods
 	switch {
 	case n.Name == "" || n.Name == DefaultNetwork:
-		return fmt.Errorf("custom network %q: give it another name than that of the pods' default network", n.Name)
+		return fmt.Errorf("custom network %q has the name of the pods' default network: use another name", n.Name)
 	case !n.Subnet.IsValid() || n.Subnet != n.Subnet.Masked():
-		return fmt.Errorf("subnetCIDR %v of custom network %s is no network: write it like 10.4.0.0/16", n.Subnet, n.Name)
+		return fmt.Errorf("subnetCIDR %v of custom network %s is not a network: use a form like 10.4.0.0/16", n.Subnet, n.Name)
 	case n.OneNodeLen <= n.Subnet.Bits() || n.OneNodeLen > n.Subnet.Addr().BitLen()-room:
-		return fmt.Errorf("subnetOneNodePrefix %d of custom network %s: it must be from %d to %d, as subnetCIDR is %v",
+		return fmt.Errorf("subnetOneNodePrefix %d of custom network %s must be from %d to %d, because subnetCIDR is %v",
 			n.OneNodeLen, n.Name, n.Subnet.Bits()+1, n.Subnet.Addr().BitLen()-room, n.Subnet)
 	}
 	return nil
@@ -144,7 +144,7 @@ func (i *IPAM) learnCustom(ctx context.Context, id podmanager.PodID, network str
 			continue
 		}
 		if err := p.learn(o, ip.IP); err != nil {
-			i.log.Warn("Address of a custom interface is released: the network has changed", "pod", id, "interface", ip.Interface, "network", network, "error", err)
+			i.log.Warn("Address of a custom interface released: the network has changed", "pod", id, "interface", ip.Interface, "network", network, "error", err)
 			i.custom.remove(o)
 			changed = true
 		} else if number, _ := cidr.Index(p.subnet, ip.IP); number > p.last {
@@ -153,7 +153,7 @@ func (i *IPAM) learnCustom(ctx context.Context, id podmanager.PodID, network str
 	}
 	if changed {
 		if err := i.save(ctx, id); err != nil {
-			i.log.Error("Release of addresses of custom interfaces was not persisted", "pod", id, "error", err)
+			i.log.Error("Storing the release of addresses of custom interfaces failed", "pod", id, "error", err)
 		}
 	}
 }
@@ -207,9 +207,9 @@ func (i *IPAM) poolsOf(network string) (pools, error) {
 	}
 	switch {
 	case i.config.ExternalIPAM():
-		return nil, fmt.Errorf("with ipamConfig.useExternalIPAM, custom interfaces have no addresses in the default network: use the network %s", podmanager.StubNetwork)
+		return nil, fmt.Errorf("with ipamConfig.useExternalIPAM, custom interfaces get no addresses in the default network: use the network %s", podmanager.StubNetwork)
 	case len(i.pools) == 0:
-		return nil, fmt.Errorf("addresses are not known before the first resync")
+		return nil, fmt.Errorf("addresses are unknown before the first resync")
 	}
 	return i.pools, nil
 }
@@ -311,7 +311,7 @@ func (i *IPAM) releaseCustom(id podmanager.PodID) {
 func (i *IPAM) wake(ctx context.Context) {
 	for id := range i.custom.waiting {
 		if err := i.loop.PushEvent(ctx, &podmanager.PodCustomIfUpdate{Pod: id}); err != nil {
-			controller.Logger(ctx, i.log).Warn("Custom interfaces of a pod wait for addresses until the next resync", "pod", id, "error", err)
+			controller.Logger(ctx, i.log).Warn("Addresses of custom interfaces wait for the next resync", "pod", id, "error", err)
 		}
 	}
 	clear(i.custom.waiting)
@@ -324,7 +324,7 @@ func (i *IPAM) restoreCustom(log *slog.Logger, r record) {
 			err = from.learn(owner{r.id, ip.Interface}, ip.IP)
 		}
 		if err != nil && !errors.Is(err, ErrNoNetwork) {
-			log.Warn("Persisted address of a custom interface is no longer valid", "pod", r.id, "interface", ip.Interface, "network", ip.Network, "error", err)
+			log.Warn("Stored address of a custom interface is no longer valid", "pod", r.id, "interface", ip.Interface, "network", ip.Network, "error", err)
 			continue
 		}
 		i.custom.add(r.id, ip)

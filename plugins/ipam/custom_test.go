@@ -169,9 +169,9 @@ func TestCustomNetworkErrors(t *testing.T) {
 	n := start(t, defaults, 2)
 	for want, edit := range map[string]func(*ipam.CustomNetwork){
 		"another name":              func(c *ipam.CustomNetwork) { c.Name = "default" },
-		"is no network":             func(c *ipam.CustomNetwork) { c.Subnet = netip.MustParsePrefix("10.4.0.1/16") },
+		"is not a network":          func(c *ipam.CustomNetwork) { c.Subnet = netip.MustParsePrefix("10.4.0.1/16") },
 		"subnetCIDR invalid Prefix": func(c *ipam.CustomNetwork) { c.Subnet = netip.Prefix{} },
-		"it must be from 17 to 29":  func(c *ipam.CustomNetwork) { c.OneNodeLen = 16 },
+		"must be from 17 to 29":     func(c *ipam.CustomNetwork) { c.OneNodeLen = 16 },
 		"subnetOneNodePrefix 30":    func(c *ipam.CustomNetwork) { c.OneNodeLen = 30 },
 		"out of range": func(c *ipam.CustomNetwork) {
 			c.Subnet, c.OneNodeLen = netip.MustParsePrefix("10.4.0.0/28"), 29

@@ -41,16 +41,16 @@ func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 		subnet, err := kubeaddr.ParseNetwork(text)
 		switch {
 		case err != nil:
-			return subnet, fmt.Errorf("spec.podCIDRs of node %s has %q, which is no network", n.Name, text)
+			return subnet, fmt.Errorf("spec.podCIDRs of node %s has %q, which is not a network", n.Name, text)
 		case subnet.Addr().Is6() != all.Addr().Is6():
 			continue
 		case !all.Contains(subnet.Addr()) || subnet.Bits() < all.Bits():
-			return subnet, fmt.Errorf("spec.podCIDR %v of node %s is outside of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
+			return subnet, fmt.Errorf("spec.podCIDR %v of node %s is outside of ipamConfig.podSubnetCIDR %v: set podSubnetCIDR to the cluster CIDR of Kubernetes (kube-controller-manager --cluster-cidr)",
 				subnet, n.Name, all)
 		}
 		return subnet, nil
 	}
-	return netip.Prefix{}, fmt.Errorf("spec.podCIDRs %s of node %s has no network of the IP version of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
+	return netip.Prefix{}, fmt.Errorf("spec.podCIDRs %s of node %s has no network of the IP version of ipamConfig.podSubnetCIDR %v: set podSubnetCIDR to the cluster CIDR of Kubernetes (kube-controller-manager --cluster-cidr)",
 		strings.Join(n.PodCIDRs, ","), n.Name, all)
 }
 
@@ -104,7 +104,7 @@ func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
 		}
 	}
 	if !i.pools.complete(event.Pod) {
-		return fmt.Errorf("the IPAM plugin assigned %v only, but pods have an address of each IP version: give it a range of each, or one pod subnet in ipamConfig.podSubnetCIDR", list(event.ExternalIPs))
+		return fmt.Errorf("the IPAM plugin assigned only %v, but pods need an address of each IP version: configure a range of each, or one pod subnet in ipamConfig.podSubnetCIDR", list(event.ExternalIPs))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestExternalIPAMDualStack(t *testing.T) {
 	for _, step := range []struct{ name, addrs, want string }{
 		{"a", "10.1.0.3 fd10:0:0:9::3", ""},
 		{"a", "10.1.0.3 fd10:0:0:9::3", ""},
-		{"b", "10.1.0.4", "assigned 10.1.0.4 only"},
+		{"b", "10.1.0.4", "assigned only 10.1.0.4"},
 		{"b", "10.1.0.4 fd10:0:0:9::3", "belongs to pod default/a"},
 		{"b", "10.1.0.4 fd10:0:0:1::4", "in no pod subnet of this node"},
 		{"b", "fd10:0:0:9::4 10.1.0.4", ""},
@@ -114,7 +114,7 @@ func TestPodSubnetAssignedByKubernetes(t *testing.T) {
 		{"", "10.1.2.0/24"}, // none assigned yet: derived from the ID
 		{"10.9.0.0/24", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 		{"10.0.0.0/8", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
-		{"nonsense", "no network"},
+		{"nonsense", "not a network"},
 		{"fd00::/64 10.1.77.0/24", "10.1.77.0/24"},
 		{"fd00::/64", "no network of the IP version"},
 	} {

@@ -92,7 +92,7 @@ func (i *IPAM) Full() (problems []string) {
 	defer i.mu.RUnlock()
 	for _, p := range i.pools {
 		if used := uint64(len(p.byAddr)); used >= p.capacity() {
-			problems = append(problems, fmt.Sprintf("pod subnet %v is full: all %d addresses are in use, and no further pod starts on this node; remove pods, or enlarge the subnet with %s", p.subnet, used, p.option))
+			problems = append(problems, fmt.Sprintf("pod subnet %v is full: all %d addresses are in use, so no further pod can start on this node: remove pods, or enlarge the subnet with %s", p.subnet, used, p.option))
 		}
 	}
 	return problems
@@ -152,7 +152,7 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 		if err != nil {
 			return fmt.Errorf("address of pod %v: %w", id, err)
 		}
-		controller.Logger(ctx, i.log).Warn("Not all addresses of a wired pod were known: it gets new ones", "pod", id, "known", before, "ips", addrs)
+		controller.Logger(ctx, i.log).Warn("Addresses of a connected pod were missing, allocating new ones", "pod", id, "known", before, "ips", addrs)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 				continue
 			}
 			if err := i.pools.learn(mainOf(r.id), addr); err != nil {
-				log.Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
+				log.Warn("Stored address of a pod is no longer valid", "pod", r.id, "error", err)
 				continue
 			}
 			i.pools.of(addr).moveTo(addr) // the newest record comes last
@@ -259,7 +259,7 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 			continue
 		}
 		if err := i.pools.learn(mainOf(p.ID), addr); err != nil {
-			controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes is ignored", "pod", p.ID, "error", err)
+			controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes ignored", "pod", p.ID, "error", err)
 			continue
 		}
 		learned = true
@@ -269,7 +269,7 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	}
 	i.setUID(p.ID, p.UID)
 	if err := i.save(ctx, p.ID); err != nil {
-		controller.Logger(ctx, i.log).Warn("Address learned from Kubernetes was not persisted", "pod", p.ID, "error", err)
+		controller.Logger(ctx, i.log).Warn("Storing an address from Kubernetes failed", "pod", p.ID, "error", err)
 	}
 	return true
 }

@@ -15,7 +15,7 @@ import (
 const planKey = "/local/ipam-options"
 
 // ErrAddressesMoved is wrapped if the configuration would change the addresses of wired pods.
-var ErrAddressesMoved = errors.New("pods would get other addresses while they run")
+var ErrAddressesMoved = errors.New("running pods would get other addresses")
 
 // checkPlan rejects options that would change the addresses of wired pods. It stores accepted
 // options for the next comparison.
@@ -24,12 +24,12 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 	now := subnets.PodOptions()
 	kv, found, err := i.saved.db.Get(ctx, planKey)
 	if err != nil {
-		return fmt.Errorf("read the options of IPAM that were in force: %w", err)
+		return fmt.Errorf("read the previous options of IPAM: %w", err)
 	}
 	var before []string
 	if found {
 		if err := json.Unmarshal(kv.Value, &before); err != nil {
-			controller.Logger(ctx, i.log).Error("Record of the options of IPAM is unusable and is replaced", "error", err)
+			controller.Logger(ctx, i.log).Error("Replacing an invalid record of the options of IPAM", "error", err)
 		}
 	}
 	if slices.Equal(now, before) {
@@ -37,9 +37,9 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 	}
 	changes := contivconf.ChangedOptions(now, before)
 	if pods := i.pods.LocalPods(); len(changes) > 0 && len(pods) > 0 && !i.config.ExternalIPAM() {
-		return fmt.Errorf("%w: %s, and %d pods of this node have addresses that follow from it. Restore the configuration; or, to migrate, "+
-			"drain the node (kubectl drain %s --ignore-daemonsets), delete the pods that are left on it, and start the agent then. "+
-			"All nodes must get the same options", ErrAddressesMoved, strings.Join(changes, "; "), len(pods), i.config.NodeName())
+		return fmt.Errorf("%w: %s, and %d pods of this node have addresses based on it. Restore the configuration; or, to migrate, "+
+			"drain the node (kubectl drain %s --ignore-daemonsets), delete the remaining pods on it, and then start the agent. "+
+			"All nodes must have the same options", ErrAddressesMoved, strings.Join(changes, "; "), len(pods), i.config.NodeName())
 	}
 	data, err := json.Marshal(now)
 	if err == nil {
@@ -47,7 +47,7 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 	}
 	if err != nil {
 		// Not fatal: at worst, a later change is not rejected.
-		controller.Logger(ctx, i.log).Error("Options of IPAM cannot be remembered", "error", err)
+		controller.Logger(ctx, i.log).Error("Storing the options of IPAM failed", "error", err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func nodePart(option string, all netip.Prefix, length int, nodeID uint32) (netip
 	if parts < 32 && part == 1<<parts {
 		part = 0
 	} else if parts < 32 && part > 1<<parts {
-		return netip.Prefix{}, fmt.Errorf("node ID %d is out of range: %s %v has room for %d nodes of prefix length %d; enlarge it, in the configuration of the whole cluster",
+		return netip.Prefix{}, fmt.Errorf("node ID %d is out of range: %s %v has room for %d nodes of prefix length %d: enlarge it in the configuration of the whole cluster",
 			nodeID, option, all, uint64(1)<<parts, length)
 	}
 	return cidr.Subnet(all, length, part)
@@ -125,7 +125,7 @@ func (p *Plan) VXLANIP(nodeID uint32) (netip.Prefix, error) {
 func numbered(option string, network netip.Prefix, nodeID uint32) (netip.Addr, error) {
 	hostBits := cidr.HostBits(network)
 	if hostBits < 32 && uint64(nodeID) > 1<<hostBits {
-		return netip.Addr{}, fmt.Errorf("node ID %d is out of the valid range: %s %v has %d addresses; enlarge it, in the configuration of the whole cluster",
+		return netip.Addr{}, fmt.Errorf("node ID %d is out of the valid range: %s %v has %d addresses: enlarge it in the configuration of the whole cluster",
 			nodeID, option, network, uint64(1)<<hostBits)
 	}
 	if hostBits < 32 && uint64(nodeID) == 1<<hostBits {
@@ -144,5 +144,5 @@ func usable(network netip.Prefix, addr netip.Addr) bool {
 }
 
 func noFreeAddress(option string, network netip.Prefix, nodeID uint32) error {
-	return fmt.Errorf("no free address for node ID %d in %s %v: enlarge it, in the configuration of the whole cluster", nodeID, option, network)
+	return fmt.Errorf("no free address for node ID %d in %s %v: enlarge it in the configuration of the whole cluster", nodeID, option, network)
 }

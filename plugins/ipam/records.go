@@ -50,9 +50,9 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 		var rec record
 		namespace, name, ok := strings.Cut(strings.TrimPrefix(kv.Key, StorePrefix), "/")
 		if err := json.Unmarshal(kv.Value, &rec); err != nil || !ok {
-			log.Error("Record of a pod's address is unusable and was removed", "key", kv.Key, "error", err)
+			log.Error("Removed an invalid record of a pod's address", "key", kv.Key, "error", err)
 			if err := r.db.Delete(ctx, kv.Key); err != nil {
-				log.Error("Remove the record", "key", kv.Key, "error", err)
+				log.Error("Removing an invalid record failed", "key", kv.Key, "error", err)
 			}
 			continue
 		}
@@ -80,7 +80,7 @@ func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
 
 func (r *records) keepLast(ctx context.Context, addrs []netip.Addr, log *slog.Logger) {
 	if err := r.put(ctx, lastKey, "", addrs, nil); err != nil {
-		log.Warn("The addresses of the pod may be the next ones that are given if the agent restarts", "ips", addrs, "error", err)
+		log.Warn("Storing the last allocated addresses failed", "ips", addrs, "error", err)
 	}
 }
 
@@ -111,6 +111,6 @@ func (r *records) put(ctx context.Context, key, uid string, addrs []netip.Addr, 
 // has no holder.
 func (r *records) remove(ctx context.Context, id podmanager.PodID, log *slog.Logger) {
 	if err := r.db.Delete(ctx, storeKey(id)); err != nil {
-		log.Error("Remove the record of a released address", "pod", id, "error", err)
+		log.Error("Removing the record of a released address failed", "pod", id, "error", err)
 	}
 }

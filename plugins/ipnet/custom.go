@@ -21,7 +21,7 @@ import (
 
 // Custom interfaces of a pod follow its main one and are independent of each other:
 //
-//	annotations ──> podmanager ──PodCustomIfUpdate──> addresses ──> difference of the wiring
+//	annotations ──> podmanager ──PodCustomIfUpdate──> addresses ──> difference of the networks
 //	                                                                └──> policies, VppNode.pod_addresses
 //
 //	pod       net1 IP/32; ARP of the gateway. Routes lead through eth0
@@ -85,7 +85,7 @@ func (n *IPNet) GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs
 	return interfaces, addrs
 }
 
-func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
+func (n *IPNet) addCustom(w *podNetwork, node *thisNode, pod *podmanager.LocalPod) {
 	for _, i := range w.custom {
 		if !i.wired() {
 			continue
@@ -124,7 +124,7 @@ func (n *IPNet) checkCustomNames(pod *podmanager.LocalPod) map[string]string {
 		}
 		for _, i := range pod.Custom.Interfaces {
 			if taken[n.customAttachment(pod.ContainerID, i).vpp] {
-				problems[i.Name] = fmt.Sprintf("container IDs %s and %s of pod %v do not differ where it matters: the runtime must use IDs that do", pod.ContainerID, other.ContainerID, id)
+				problems[i.Name] = fmt.Sprintf("container IDs %s and %s of pod %v are too similar: the runtime must use IDs with different prefixes", pod.ContainerID, other.ContainerID, id)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func (n *IPNet) assignCustom(ctx context.Context, pod *podmanager.LocalPod) {
 		return slices.ContainsFunc(pod.Custom.Interfaces, func(i podmanager.CustomIf) bool { return i.Name == iface && i.Network == network })
 	})
 	if err != nil {
-		log.Error("Addresses of custom interfaces are not released", "pod", pod.ID, "error", err)
+		log.Error("Releasing addresses of custom interfaces failed", "pod", pod.ID, "error", err)
 	}
 	var problems map[string]string
 	if len(pod.Custom.Interfaces) > 0 {
@@ -152,7 +152,7 @@ func (n *IPNet) assignCustom(ctx context.Context, pod *podmanager.LocalPod) {
 		}
 	}
 	for name, problem := range problems {
-		log.Warn("A custom interface of a pod is not made", "pod", pod.ID, "interface", name, "error", problem)
+		log.Warn("Custom interface of a pod not created", "pod", pod.ID, "interface", name, "error", problem)
 	}
 	n.setCustomProblems(pod.ID, problems)
 }
@@ -174,12 +174,12 @@ func (n *IPNet) updateCustom(ctx context.Context, node *thisNode, event *podmana
 	}
 	former := *pod
 	former.Custom = event.Before
-	before, err := n.wiring(node, &former)
+	before, err := n.podNetwork(node, &former)
 	if err != nil {
 		return "", err
 	}
 	n.assignCustom(ctx, pod)
-	after, err := n.wiring(node, pod)
+	after, err := n.podNetwork(node, pod)
 	if err != nil {
 		return "", err
 	}

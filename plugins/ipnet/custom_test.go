@@ -263,7 +263,7 @@ func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	n.Barrier()
 	add(t, n, "b", id+"2")
 	n.Barrier()
-	if p := report(t, n, "b").CustomInterfaces[0].Problem; !strings.Contains(p, "the runtime must use IDs that do") {
+	if p := report(t, n, "b").CustomInterfaces[0].Problem; !strings.Contains(p, "the runtime must use IDs with different prefixes") {
 		t.Errorf("the problem is %q", p)
 	}
 	if p := report(t, n, "a").CustomInterfaces[0].Problem; p != "" {

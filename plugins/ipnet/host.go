@@ -42,11 +42,11 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	}
 	n.attach(config, n.hostAttachment(),
 		&vpp_interfaces.Interface{
-			Enabled: true, Vrf: node.mainVRF, IpAddresses: texts(vppIPs), PhysAddress: hostInterconnectMAC(node.id),
+			Enabled: true, Vrf: node.mainVRF, IpAddresses: prefixStrings(vppIPs), PhysAddress: hostInterconnectMAC(node.id),
 			Mtu: mtu, RxModes: n.rxModes(),
 		},
 		&linux_interfaces.Interface{
-			Enabled: true, HostIfName: hostDeviceName, IpAddresses: texts(linuxIPs), PhysAddress: linuxMAC, Mtu: mtu,
+			Enabled: true, HostIfName: hostDeviceName, IpAddresses: prefixStrings(linuxIPs), PhysAddress: linuxMAC, Mtu: mtu,
 		})
 	return n.addSTN(config, node)
 }
@@ -113,7 +113,7 @@ func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
 		err = loop.PushEvent(ctx, &HostAddressesChange{Addresses: now})
 	}
 	if err != nil {
-		n.log.Warn("Addresses of the host may have changed, the vswitch's routes to them stay as they were", "error", err)
+		n.log.Warn("Reading addresses of the host failed; routes to them stay unchanged", "error", err)
 	}
 }
 

@@ -97,15 +97,15 @@ type IPNet struct {
 	routedIPs []netip.Addr
 	stnKeys   []string
 
-	// served holds the service addresses on pods' loopbacks.
-	served         map[podmanager.PodID][]netip.Addr
+	// serviceAddrs holds the service addresses on pods' loopbacks.
+	serviceAddrs   map[podmanager.PodID][]netip.Addr
 	customProblems map[podmanager.PodID]map[string]string
 }
 
 // New returns the plugin. links may be nil if the vswitch shares the host's stack.
 func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, verifier Verifier, links contivconf.HostLinks, log *slog.Logger) *IPNet {
 	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log,
-		served: map[podmanager.PodID][]netip.Addr{}, customProblems: map[podmanager.PodID]map[string]string{}}
+		serviceAddrs: map[podmanager.PodID][]netip.Addr{}, customProblems: map[podmanager.PodID]map[string]string{}}
 }
 
 // GetNodeIPOf returns this node's address of an IP version, or the zero Prefix.
@@ -241,13 +241,13 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	}
 	for id, pod := range n.pods.LocalPods() {
 		n.assignCustom(ctx, pod)
-		wiring, err := n.wiring(node, pod)
+		network, err := n.podNetwork(node, pod)
 		if err != nil {
-			controller.Logger(ctx, n.log).Error("Pod is not wired", "pod", id, "error", err)
+			controller.Logger(ctx, n.log).Error("Connecting a pod failed", "pod", id, "error", err)
 			continue
 		}
-		n.warnOfSources(wiring, id)
-		config.addAll(wiring.config)
+		n.warnOfSources(network, id)
+		config.addAll(network.config)
 	}
 	for key, value := range config {
 		txn.Put(key, value)

@@ -440,7 +440,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("broken pod: %v, %v", reply, err)
 	}
 	reply, err = n.Server.Check(ctx, request("web", "c2"))
-	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, "not wired") {
+	if err != nil || reply.Result != 1 || !strings.Contains(reply.Error, "not connected") {
 		t.Errorf("unknown container: %v, %v", reply, err)
 	}
 }

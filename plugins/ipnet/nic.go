@@ -18,7 +18,7 @@ func (n *IPNet) addNICs(config values, node *thisNode) {
 	if node.mainInterface == loopbackNICName {
 		config.add(&vpp_interfaces.Interface{
 			Name: loopbackNICName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-			Vrf: node.mainVRF, IpAddresses: texts(node.assigned),
+			Vrf: node.mainVRF, IpAddresses: prefixStrings(node.assigned),
 		})
 	} else if node.mainInterface != "" {
 		config.add(n.nic(node, node.mainInterface, node.assigned, node.useDHCP))
@@ -52,7 +52,7 @@ func (n *IPNet) interfaceTo(node *thisNode, gateway netip.Addr) string {
 func (n *IPNet) nic(node *thisNode, name string, addresses []netip.Prefix, dhcp bool) *vpp_interfaces.Interface {
 	nic := &vpp_interfaces.Interface{
 		Name: name, Type: vpp_interfaces.Interface_DPDK, Enabled: true,
-		Vrf: node.mainVRF, IpAddresses: texts(addresses),
+		Vrf: node.mainVRF, IpAddresses: prefixStrings(addresses),
 		SetDhcpClient: dhcp && len(addresses) == 0 && node.hasIPv4(),
 	}
 	nic.RxModes = n.rxModes()
@@ -67,7 +67,7 @@ func (n *IPNet) rxModes() []*vpp_interfaces.Interface_RxMode {
 	return []*vpp_interfaces.Interface_RxMode{{DefaultMode: true, Mode: mode}}
 }
 
-func texts(prefixes []netip.Prefix) []string {
+func prefixStrings(prefixes []netip.Prefix) []string {
 	var list []string
 	for _, p := range prefixes {
 		list = append(list, p.String())

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-type wiring struct {
+type podNetwork struct {
 	config    values
 	iface     podmanager.PodInterface
 	routes    []podmanager.Route
@@ -32,30 +32,30 @@ type wiring struct {
 	refused   []string             // rejected sources with reasons
 }
 
-func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
+func (w *podNetwork) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 
-// wiring computes the network of a pod with addresses.
+// podNetwork computes the network of a pod with addresses.
 //
 //	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
 //	vswitch   vpp-tap-<cid> (afpacketveth2-<cid>), borrows the gateway's address; ARP of and route to the pod
 //
 // Everything except the interfaces exists once per IP version. custom.go adds further interfaces.
-func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
+func (n *IPNet) podNetwork(node *thisNode, pod *podmanager.LocalPod) (*podNetwork, error) {
 	var annotations map[string]string
 	if p, known := n.pods.PodOf(pod); known {
 		annotations = p.Annotations
 	}
-	return n.wiringWith(node, pod, annotations)
+	return n.podNetworkWith(node, pod, annotations)
 }
 
-func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations map[string]string) (*wiring, error) {
+func (n *IPNet) podNetworkWith(node *thisNode, pod *podmanager.LocalPod, annotations map[string]string) (*podNetwork, error) {
 	ips := n.ipam.GetPodIPs(pod.ID)
 	if len(ips) == 0 {
 		return nil, fmt.Errorf("pod %v has no IP address", pod.ID)
 	}
 	inPod, inVPP := podMACs(pod.ContainerID, "")
 	attachment := n.podAttachment(pod.ContainerID)
-	w := &wiring{
+	w := &podNetwork{
 		config: make(values), container: pod.ContainerID,
 		vpp: attachment.vpp, linux: attachment.linux, loopback: podLoopbackName(pod.ContainerID),
 		iface:  podmanager.PodInterface{HostName: pod.IfName, MAC: inPod, MTU: node.podMTU},
@@ -77,7 +77,7 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 		)
 	}
 	loopback := PodLoopback(pod)
-	served := n.addServed(pod.ID, loopback)
+	serviceAddrs := n.addServiceAddrs(pod.ID, loopback)
 	w.config.add(loopback)
 	n.attach(w.config, attachment,
 		&vpp_interfaces.Interface{
@@ -85,19 +85,19 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 			Unnumbered: &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName},
 		},
 		&linux_interfaces.Interface{
-			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs),
+			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: prefixStrings(w.iface.IPs),
 			PhysAddress: inPod, Mtu: node.podMTU,
 		})
 	n.addCustom(w, node, pod)
 	var more []netip.Addr
 	more, w.refused = n.moreSources(node, annotations[SourcesAnnotation])
-	n.guard(w, attachment, append(more, served...))
+	n.guard(w, attachment, append(more, serviceAddrs...))
 	return w, nil
 }
 
 // guard restricts the sources of a pod to its addresses and more. The interfaces depend on the
 // guard.
-func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
+func (n *IPNet) guard(w *podNetwork, main attachment, more []netip.Addr) {
 	if !n.caps.SourceGuards {
 		return
 	}
@@ -134,7 +134,7 @@ func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
 	}
 }
 
-// PodLoopback returns the only value of a pod's wiring without an effect on the node's side, where
+// PodLoopback returns the only value of a pod's network without an effect on the node's side, where
 // neither its existence nor its removal shows.
 func PodLoopback(pod *podmanager.LocalPod) *linux_interfaces.Interface {
 	return &linux_interfaces.Interface{
@@ -155,7 +155,7 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	if err := n.checkNames(pod); err != nil {
 		return "", err
 	}
-	w, err := n.wiring(node, pod)
+	w, err := n.podNetwork(node, pod)
 	if err != nil {
 		return "", err
 	}
@@ -167,17 +167,17 @@ func (n *IPNet) addPod(node *thisNode, event *podmanager.AddPod, txn controller.
 	if event.WasWired() {
 		return "", nil
 	}
-	return fmt.Sprintf("wire pod %v with %s", pod.ID, strings.Join(texts(w.iface.IPs), ", ")), nil
+	return fmt.Sprintf("wire pod %v with %s", pod.ID, strings.Join(prefixStrings(w.iface.IPs), ", ")), nil
 }
 
 func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 	for id, other := range n.pods.LocalPods() {
 		if id != pod.ID && podLoopbackName(other.ContainerID) == podLoopbackName(pod.ContainerID) {
-			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters: the runtime must use IDs that do",
+			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters: the runtime must use different IDs",
 				pod.ContainerID, pod.ID, other.ContainerID, id, maxLogicalName-len(podLoopbackName("")))
 		}
 		if id != pod.ID && !n.useTAPs() && vethDevice(other.ContainerID) == vethDevice(pod.ContainerID) {
-			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters, which name devices of the node: the runtime must use IDs that do",
+			return fmt.Errorf("container IDs %s of pod %v and %s of pod %v do not differ in their first %d characters, which name devices of the node: the runtime must use different IDs",
 				pod.ContainerID, pod.ID, other.ContainerID, id, maxDeviceName)
 		}
 	}
@@ -189,7 +189,7 @@ func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager
 	if !known || pod.ContainerID != event.ContainerID {
 		return "", nil
 	}
-	w, err := n.wiring(node, pod)
+	w, err := n.podNetwork(node, pod)
 	if err != nil {
 		return "", err
 	}
@@ -208,7 +208,7 @@ func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.
 	if !known || pod.ContainerID != event.ContainerID {
 		return fmt.Errorf("container %s of pod %v: %w", event.ContainerID, event.Pod, podmanager.ErrNotWired)
 	}
-	w, err := n.wiring(node, pod)
+	w, err := n.podNetwork(node, pod)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (n *IPNet) checkPod(ctx context.Context, node *thisNode, event *podmanager.
 	}
 	var texts []string
 	for _, d := range differences {
-		state := "differs from what was configured"
+		state := "differs from the configured one"
 		if d.Have == nil {
 			state = "is missing"
 		}

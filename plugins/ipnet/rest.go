@@ -118,7 +118,7 @@ type CustomIfReport struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-func (w *wiring) reportCustom(declared podmanager.CustomIfs) (list []CustomIfReport) {
+func (w *podNetwork) reportCustom(declared podmanager.CustomIfs) (list []CustomIfReport) {
 	for _, i := range w.custom {
 		r := CustomIfReport{Name: i.Name, Type: i.Type, Network: i.Network, MAC: i.mac, VPPInterface: i.vpp, ServiceEndpoint: i.Name == declared.EndpointIf, Problem: i.problem}
 		for _, ip := range i.ips {
@@ -132,7 +132,7 @@ func (w *wiring) reportCustom(declared podmanager.CustomIfs) (list []CustomIfRep
 	return list
 }
 
-var errNotReady = errors.New("the network of this node is not known before the startup resync: try again later")
+var errNotReady = errors.New("the network of this node is unknown before the startup resync: try again later")
 
 // IPAMReport describes the addresses of this node.
 func (n *IPNet) IPAMReport() (IPAMReport, error) {
@@ -164,13 +164,13 @@ func (n *IPNet) PodsReport() (PodsReport, error) {
 	}
 	report := PodsReport{Node: n.config.NodeName(), Pods: []PodReport{}}
 	for id, pod := range n.pods.LocalPods() {
-		w, err := n.wiring(node, pod)
+		w, err := n.podNetwork(node, pod)
 		if err != nil {
 			continue
 		}
 		report.Pods = append(report.Pods, PodReport{
 			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS, UID: pod.UID, Former: n.pods.IsFormer(pod),
-			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateways[0].String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
+			IPs: prefixStrings(w.iface.IPs), Gateway: w.iface.Gateways[0].String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
 			VPPInterface: w.vpp, LinuxInterface: w.linux, Loopback: w.loopback, Keys: w.keys(),
 			CustomInterfaces: w.reportCustom(pod.Custom), Refused: pod.Custom.Refused,
 		})

@@ -30,13 +30,13 @@ func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Ad
 		switch {
 		case part == "":
 		case err != nil:
-			refuse("%.64q is no IP address: give addresses such as 10.200.0.10, separated by commas", part)
+			refuse("%.64q is not an IP address: use addresses such as 10.200.0.10, separated by commas", part)
 		case !permitted:
 			refuse("%v is in none of the networks of the option podAllowedSources", addr)
 		case n.isOfNode(node, addr):
 			refuse("%v is the address of a node", addr)
 		case len(addrs) == maxSources:
-			refuse("%v is one too many: a pod has at most %d further addresses", addr, maxSources)
+			refuse("%v is one too many: a pod may have at most %d further addresses", addr, maxSources)
 			return addrs, refused
 		case !slices.Contains(addrs, addr):
 			addrs = append(addrs, addr)
@@ -45,9 +45,9 @@ func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Ad
 	return addrs, refused
 }
 
-func (n *IPNet) warnOfSources(w *wiring, id podmanager.PodID) {
+func (n *IPNet) warnOfSources(w *podNetwork, id podmanager.PodID) {
 	if len(w.refused) > 0 {
-		n.log.Warn("The pod may not send from all addresses of its annotation", "pod", id, "annotation", SourcesAnnotation, "refused", strings.Join(w.refused, "; "))
+		n.log.Warn("Some source addresses in the annotation of a pod are refused", "pod", id, "annotation", SourcesAnnotation, "refused", strings.Join(w.refused, "; "))
 	}
 }
 
@@ -82,16 +82,16 @@ func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, tx
 	if next != nil && !podmanager.FromKube(next).Runs(n.config.NodeName(), local.UID) {
 		annotations = nil
 	}
-	w, err := n.wiringWith(node, local, annotations)
+	w, err := n.podNetworkWith(node, local, annotations)
 	if err != nil || len(w.guards) == 0 {
 		return "", err
 	}
 	n.warnOfSources(w, id)
 	w.putGuards(txn)
-	return fmt.Sprintf("let pod %v send from what its annotation %s says", id, SourcesAnnotation), nil
+	return fmt.Sprintf("allow pod %v to send from the addresses in its annotation %s", id, SourcesAnnotation), nil
 }
 
-func (w *wiring) putGuards(txn controller.UpdateOperations) {
+func (w *podNetwork) putGuards(txn controller.UpdateOperations) {
 	for _, g := range w.guards {
 		txn.Put(models.Key(g), g)
 	}
@@ -103,7 +103,7 @@ func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations
 		if !known || p.Annotations[SourcesAnnotation] == "" {
 			continue
 		}
-		if w, err := n.wiring(node, local); err == nil {
+		if w, err := n.podNetwork(node, local); err == nil {
 			w.putGuards(txn)
 		}
 	}

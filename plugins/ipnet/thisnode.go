@@ -152,10 +152,10 @@ func (n *IPNet) resolveNodeIPs(ctx context.Context, node *thisNode) error {
 	switch {
 	case len(node.ips) > 0:
 	case resolved.Main.UseDHCP && node.hasIPv4():
-		controller.Logger(ctx, n.log).Warn("Address of this node is not known before DHCP assigns it: other nodes are not connected yet")
+		controller.Logger(ctx, n.log).Warn("Waiting for DHCP to assign the address of this node before connecting other nodes")
 		return nil
 	case resolved.Main.Name == "":
-		return errors.New("this node has no main interface, and no IP address: name the interface in nodeConfig.mainVPPInterface.interfaceName, and set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR")
+		return errors.New("this node has no main interface, and no IP address: set the interface in nodeConfig.mainVPPInterface.interfaceName, and nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR")
 	default:
 		return fmt.Errorf("main interface %s has no IP address: assign one to it, or set nodeConfig.mainVPPInterface.ip or ipamConfig.nodeInterconnectCIDR", resolved.Main.Name)
 	}

@@ -80,6 +80,6 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 func (n *IPNet) addPodGateway(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: podGatewayName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-		Vrf: node.podVRF, IpAddresses: texts(node.podGateways()),
+		Vrf: node.podVRF, IpAddresses: prefixStrings(node.podGateways()),
 	})
 }

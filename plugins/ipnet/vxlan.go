@@ -42,7 +42,7 @@ func (n *IPNet) connectivity(ctx context.Context, node *thisNode, other *nodesyn
 	config := make(values)
 	remote, err := n.remote(node, other)
 	if err != nil {
-		controller.Logger(ctx, n.log).Error("Node cannot be connected", "error", err)
+		controller.Logger(ctx, n.log).Error("Connecting a node failed", "error", err)
 	}
 	if remote == nil {
 		return config
@@ -150,7 +150,7 @@ func (n *IPNet) remoteFamily(own *family, other *nodesync.Node) (f remoteFamily,
 func (n *IPNet) addVXLANBridge(config values, node *thisNode) {
 	config.add(&vpp_interfaces.Interface{
 		Name: vxlanBVIName, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true,
-		Vrf: node.podVRF, IpAddresses: texts(node.vxlanIPs()), PhysAddress: OverlayMAC(node.id),
+		Vrf: node.podVRF, IpAddresses: prefixStrings(node.vxlanIPs()), PhysAddress: OverlayMAC(node.id),
 		// The host's own packets must also fit into the overlay.
 		Mtu: node.podMTU,
 	})

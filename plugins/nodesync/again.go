@@ -19,7 +19,7 @@ func (*PublishAgain) Method() controller.EventMethod              { return contr
 func (*PublishAgain) TransactionType() controller.TransactionType { return controller.BestEffort }
 func (*PublishAgain) Direction() controller.Direction             { return controller.Forward }
 func (*PublishAgain) String() string {
-	return "Publish Again: other nodes do not know the addresses of this one"
+	return "Publish Again: other nodes do not have the addresses of this node"
 }
 
 func (n *NodeSync) tryAgain() {
@@ -63,7 +63,7 @@ func (n *NodeSync) push(ctx context.Context, failures int) bool {
 		if err == nil {
 			return true
 		}
-		n.log.Debug("Publishing the addresses of this node again has to wait", "error", err)
+		n.log.Debug("Publishing the addresses of this node failed, retrying", "error", err)
 	}
 }
 

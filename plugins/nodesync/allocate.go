@@ -117,7 +117,7 @@ type takenError struct {
 }
 
 func (e *takenError) Error() string {
-	return fmt.Sprintf("ID %d of this node was taken by node %s: %v; restart the agent to get a new one, or, if there is no such node, remove %s from etcd",
+	return fmt.Sprintf("ID %d of this node is now used by node %s: %v; restart the agent to get a new ID, or remove %s from etcd if that node does not exist",
 		e.id, e.by, ErrNoNodeID, idKey(e.id))
 }
 

@@ -71,7 +71,7 @@ func (c *Claim) Run(ctx context.Context) {
 		if err == nil {
 			c.note(other)
 		} else {
-			c.log.Debug("The claim of this node's name cannot be renewed", "error", err)
+			c.log.Debug("Renewing the claim of the node name failed", "error", err)
 			wait = claimRetry
 		}
 		select {
@@ -82,7 +82,7 @@ func (c *Claim) Run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimRetry)
 	defer cancel()
 	if err := c.key.Release(ctx); err != nil {
-		c.log.Debug("The claim of this node's name ends by itself", "in", ClaimTTL, "error", err)
+		c.log.Debug("Releasing the claim of the node name failed; it expires", "in", ClaimTTL, "error", err)
 	}
 }
 
@@ -90,11 +90,11 @@ func (c *Claim) Run(ctx context.Context) {
 func (c *Claim) note(other []byte) {
 	var taken error
 	if other != nil {
-		who := "an agent that this version cannot describe: " + string(other)
+		who := "an agent of an unknown version: " + string(other)
 		if h, err := decodeHolder(other); err == nil {
 			who = h.String()
 		}
-		taken = fmt.Errorf("an agent is running on %s with the name %s: %w; give this agent the name of its own node with --node-name, or stop the other one",
+		taken = fmt.Errorf("an agent is running on %s with the name %s: %w; set the name of this node with --node-name, or stop the other one",
 			who, c.nodeName, ErrNameTaken)
 	}
 	c.mu.Lock()
@@ -105,9 +105,9 @@ func (c *Claim) note(other []byte) {
 	c.mu.Unlock()
 	switch {
 	case taken != nil && before == nil:
-		c.log.Error("The name of this node is taken", "error", taken)
+		c.log.Error("Node name used by another machine", "error", taken)
 	case taken == nil && before != nil:
-		c.log.Info("The name of this node is free again")
+		c.log.Info("Node name available again")
 	}
 }
 

@@ -126,7 +126,7 @@ func TestNameOfALivingAgent(t *testing.T) {
 		wantTaken(t, "while the other one lives", c, "--node-name")
 		k.set("", errors.New("etcd is away"))
 		time.Sleep(time.Hour)
-		wantAdmitted(t, "while nobody knows", admitted, false)
+		wantAdmitted(t, "while it is unknown", admitted, false)
 		k.set("from the future", nil)
 		time.Sleep(6 * time.Second)
 		wantTaken(t, "another version has it", c, "from the future")
@@ -180,7 +180,7 @@ func TestPlaceOfAnAgent(t *testing.T) {
 		}
 	}
 	if k.mine([]byte("x")) {
-		t.Error("what cannot be understood is mine")
+		t.Error("an unreadable claim counts as own")
 	}
 }
 

@@ -32,5 +32,5 @@ func (n *NodeSync) Disagreement() error {
 	if more := len(names) - maxNamed; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("the addressing of this node disagrees with that of %s: %s; all nodes must have the same options", named, strings.Join(changes, "; "))
+	return fmt.Errorf("the addressing of this node disagrees with %s: %s; all nodes must have the same options", named, strings.Join(changes, "; "))
 }

@@ -24,7 +24,7 @@ func TestDisagreement(t *testing.T) {
 		"alone":                             {own: long},
 		"the same":                          {own: long, others: []string{long, long}},
 		"older agents":                      {own: long, others: []string{"", ""}},
-		"one against one":                   {own: long, others: []string{short}, want: "disagrees with that of node2: ipamConfig.podSubnetOneNodePrefixLen (IPv4) is 25, not 24"},
+		"one against one":                   {own: long, others: []string{short}, want: "disagrees with node2: ipamConfig.podSubnetOneNodePrefixLen (IPv4) is 25, not 24"},
 		"in the minority":                   {own: long, others: []string{short, long, short}, want: "node2, node4"},
 		"in the majority":                   {own: long, others: []string{short, long, long}},
 		"against many":                      {own: long, others: []string{short, short, short, short, short}, want: "node2, node3, node4 and 2 more"},

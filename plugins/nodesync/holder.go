@@ -33,11 +33,11 @@ func thisAgent() (Holder, error) {
 	h := Holder{PID: os.Getpid(), Started: time.Now().UTC()}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return h, fmt.Errorf("tell this machine from others: %w", err)
+		return h, fmt.Errorf("identify this machine: %w", err)
 	}
 	var netns syscall.Stat_t
 	if err := syscall.Stat("/proc/self/ns/net", &netns); err != nil {
-		return h, fmt.Errorf("tell this network namespace from others: %w", err)
+		return h, fmt.Errorf("identify this network namespace: %w", err)
 	}
 	h.BootID, h.NetNS = strings.TrimSpace(string(boot)), netns.Ino
 	h.HostName, _ = os.Hostname()

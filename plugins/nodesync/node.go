@@ -106,7 +106,7 @@ func (n *Node) String() string {
 		text += fmt.Sprintf(", machine %v with %d ports in use", n.Host.Addresses, len(n.Host.InUse))
 	}
 	if len(n.PodAddresses) > 0 {
-		text += fmt.Sprintf(", %d pods that services do not reach at eth0", len(n.PodAddresses))
+		text += fmt.Sprintf(", %d pods reached by services at other interfaces than eth0", len(n.PodAddresses))
 	}
 	return text
 }

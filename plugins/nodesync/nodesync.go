@@ -234,7 +234,7 @@ func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	case errors.Is(err, ErrNoNodeID):
 		return err
 	default:
-		controller.Logger(ctx, n.log).Warn("Addresses of this node could not be published: other nodes do not learn them before that is tried again",
+		controller.Logger(ctx, n.log).Warn("Publishing the addresses of this node failed, retrying",
 			"addresses", next.IpAddresses, "error", err)
 		n.tryAgain()
 	}
@@ -286,15 +286,15 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 
 func (n *NodeSync) setRecord(ctx context.Context, id uint32, v *vppnode.VppNode) {
 	if mistake := n.records.set(id, v); mistake != "" {
-		controller.Logger(ctx, n.log).Warn("The record of a node does not count: "+mistake, "key ID", id, "id", v.GetId(), "name", v.GetName())
+		controller.Logger(ctx, n.log).Warn("Record of a node ignored: "+mistake, "key ID", id, "id", v.GetId(), "name", v.GetName())
 	}
 }
 
 func (n *NodeSync) tell(ctx context.Context, disputes []disputed) {
 	for _, d := range disputes {
 		if !slices.Contains(n.disputes, d) {
-			controller.Logger(ctx, n.log).Error("Several nodes have the same address: it is left to one of them; "+
-				"remove the records of nodes that do not exist any more", "address", d.addr, "left to", d.owner, "not to", d.others)
+			controller.Logger(ctx, n.log).Error("Several nodes have the same address, using one of them; "+
+				"remove the records of deleted nodes", "address", d.addr, "left to", d.owner, "not to", d.others)
 		}
 	}
 	n.disputes = disputes
@@ -493,7 +493,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 	n.stored = nil
 	if next == nil && !own.inKube {
 		n.released = true
-		controller.Logger(ctx, n.log).Warn("The ID of this node was released: its Kubernetes object is gone", "id", own.ID)
+		controller.Logger(ctx, n.log).Warn("ID of this node released, because its Node object was deleted", "id", own.ID)
 		return nil
 	}
 	return n.store(ctx, own.vppNode())

@@ -198,7 +198,7 @@ func TestPublishNodeIPs(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := n.PublishNodeIPs(ctx, prefixes("192.168.16.11/24"), false)
-		if !errors.Is(err, nodesync.ErrNoNodeID) || !strings.Contains(err.Error(), "taken by node thief") {
+		if !errors.Is(err, nodesync.ErrNoNodeID) || !strings.Contains(err.Error(), "now used by node thief") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -211,7 +211,7 @@ func TestIDThatNamesAnotherNode(t *testing.T) {
 		others []proto.Message
 		fatal  bool
 	}{
-		"nobody knows that node":              {nil, false},
+		"the node is unknown":                 {nil, false},
 		"that node has an ID of its own":      {[]proto.Message{vppNode(2, "other"), kubeNode("other", "192.168.16.2")}, false},
 		"that node joined and has this ID":    {[]proto.Message{kubeNode("other", "192.168.16.2")}, true},
 		"that node is not one of Kubernetes'": {[]proto.Message{vppNode(2, "other")}, false},
@@ -418,7 +418,7 @@ func TestGetAllNodes(t *testing.T) {
 	resync(t, n, state(vppNode(2, "node2"), kubeNode("node3", "10.0.0.3"), kubeNode("node1", "10.0.0.1")))
 	nodes := n.GetAllNodes()
 	if len(nodes) != 2 || nodes["node1"].ID != 1 || nodes["node2"].ID != 2 {
-		t.Errorf("got %v: want those with an ID", nodes)
+		t.Errorf("got %v: want the nodes with an ID", nodes)
 	}
 }
 

@@ -39,10 +39,10 @@ func TestPodAddresses(t *testing.T) {
 	publish(b, a)
 	events := loop.Take()
 	if len(events) != 1 || fmt.Sprint(events[0].(*nodesync.NodeUpdate).NewState.PodAddresses) != fmt.Sprint([]nodesync.PodAddresses{a, b}) {
-		t.Errorf("the handlers are told %v", events)
+		t.Errorf("the handlers get %v", events)
 	}
-	if text := events[0].String(); !strings.Contains(text, "management []\n* now") || !strings.HasSuffix(text, ", 2 pods that services do not reach at eth0") {
-		t.Errorf("people are told %q", text)
+	if text := events[0].String(); !strings.Contains(text, "management []\n* now") || !strings.HasSuffix(text, ", 2 pods reached by services at other interfaces than eth0") {
+		t.Errorf("users see %q", text)
 	}
 	record := stored(t, db, 1)
 	want := &vppnode.VppNode{Id: 1, Name: "node1", IpAddresses: []string{"192.168.16.1/24"}, PodAddresses: []*vppnode.PodAddresses{
@@ -70,7 +70,7 @@ func TestPodAddresses(t *testing.T) {
 	}
 	events = loop.Take()
 	if len(events) != 1 || fmt.Sprint(events[0].(*nodesync.NodeUpdate).NewState.PodAddresses) != fmt.Sprint([]nodesync.PodAddresses{a, b}) {
-		t.Errorf("the other node is told %v", events)
+		t.Errorf("the other node gets %v", events)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestPodAddressesDoNotWaitForTheDatabase(t *testing.T) {
 		t.Errorf("the database was asked %d times", db.asked)
 	}
 	if events := loop.Take(); len(events) != 5 {
-		t.Errorf("the handlers of this node are told %v", events)
+		t.Errorf("the handlers of this node get %v", events)
 	}
 	db.on = false
 	if _, err := n.Update(ctx, &nodesync.PublishAgain{}, nil); err != nil {

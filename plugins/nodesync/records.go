@@ -57,9 +57,9 @@ func (r records) set(id uint32, v *vppnode.VppNode) (mistake string) {
 	case v == nil:
 		return ""
 	case id == 0:
-		return "its key is no ID"
+		return "its key is not an ID"
 	case v.GetId() != id:
-		return "its id is not that of its key"
+		return "its id differs from the id in its key"
 	case v.GetName() == "":
 		return "it has no name"
 	}

@@ -88,7 +88,7 @@ func TestRecordsThatContradictEachOther(t *testing.T) {
 
 func TestOverwrittenRecord(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"id":1,"name":"nobody"}`: "taken by node nobody",
+		`{"id":1,"name":"nobody"}`: "now used by node nobody",
 		"{\x00":                    "",
 		"":                         "",
 	} {

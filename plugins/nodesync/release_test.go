@@ -42,7 +42,7 @@ func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 			got = append(got, u.NodeName+" "+state)
 		}
 		if fmt.Sprint(got) != want {
-			t.Errorf("%s: told of %v, want %s", what, got, want)
+			t.Errorf("%s: got %v, want %s", what, got, want)
 		}
 	}
 	for _, err := range []error{
@@ -74,7 +74,7 @@ func TestIDOfANodeThatLeftIsGivenToTheNext(t *testing.T) {
 	}
 
 	if err := change(second, "node", nil, kubeNode("node2")); !errors.Is(err, nodesync.ErrNoNodeID) {
-		t.Errorf("the agent whose ID another node has goes on: %v", err)
+		t.Errorf("the agent keeps an ID of another node: %v", err)
 	}
 	if again := agent("node2"); again.GetNodeID() != 4 {
 		t.Errorf("it got ID %d, want the first free one, 4", again.GetNodeID())

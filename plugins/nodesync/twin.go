@@ -8,7 +8,7 @@ import (
 )
 
 // ErrNameTaken is wrapped if an agent uses the name of another node.
-var ErrNameTaken = errors.New("the name of this node belongs to another one")
+var ErrNameTaken = errors.New("the name of this node belongs to another node")
 
 // identifyBy checks, on the first publication of addresses, that no other machine has this node's
 // name. Otherwise, this agent would attract traffic to the other node's pods.
@@ -41,7 +41,7 @@ func (n *NodeSync) identifyBy(own *Node, addresses []netip.Prefix) error {
 		}
 	}
 	if len(owner) > 0 && !slices.ContainsFunc(own.MgmtIPs, here) {
-		return fmt.Errorf("node %s has the address %v, says Kubernetes, and this machine has %v: %w; give this agent the name of its own node with --node-name",
+		return fmt.Errorf("node %s has the address %v in Kubernetes, but this machine has %v: %w; set the name of this node with --node-name",
 			n.nodeName, owner[0], addresses, ErrNameTaken)
 	}
 	n.identified = true

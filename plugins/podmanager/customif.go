@@ -173,7 +173,7 @@ func (m *PodManager) declare(ctx context.Context, id PodID) (before CustomIfs) {
 	}
 	log := controller.Logger(ctx, m.log)
 	if len(now.Refused) > 0 && !slices.Equal(now.Refused, wired.Custom.Refused) {
-		log.Warn("Not all custom interfaces of the pod can be made", "pod", id, "refused", strings.Join(now.Refused, "; "))
+		log.Warn("Some custom interfaces of a pod are refused", "pod", id, "refused", strings.Join(now.Refused, "; "))
 	}
 	next := *wired
 	next.Custom = now
@@ -183,7 +183,7 @@ func (m *PodManager) declare(ctx context.Context, id PodID) (before CustomIfs) {
 		err = m.db.Put(ctx, storeKey(id), data)
 	}
 	if err != nil {
-		log.Error("Custom interfaces of a pod are not remembered: an agent that starts while Kubernetes is away does not know them", "pod", id, "error", err)
+		log.Error("Storing the custom interfaces of a pod failed", "pod", id, "error", err)
 	}
 	return wired.Custom
 }

@@ -45,7 +45,7 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 		if refused := s.unserved(ctx, ctx.Err()); refused != nil {
 			return nil, refused // the caller has gone: the next call collects the rest
 		}
-		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
+		s.log.Info("Removing a pod unknown to the runtime", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
 		if err := s.removeGarbage(ctx, p); err != nil {
 			if refused := s.unserved(ctx, err); refused != nil {
 				return nil, refused

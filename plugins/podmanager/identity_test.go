@@ -124,7 +124,7 @@ func TestCurrentSandbox(t *testing.T) {
 		"CHECK of an older sandbox": {func(t *testing.T, n *plugintest.Node) {
 			add(t, n, ofUID("web", "c1", "u1"))
 			add(t, n, ofUID("web", "c2", "u1"))
-			if reply, err := n.Server.Check(ctx, ofUID("web", "c1", "u1")); err != nil || !strings.Contains(reply.GetError(), "not wired") {
+			if reply, err := n.Server.Check(ctx, ofUID("web", "c1", "u1")); err != nil || !strings.Contains(reply.GetError(), "not connected") {
 				t.Errorf("%v, %v", reply, err)
 			}
 		}, "web:c2"},

@@ -20,7 +20,7 @@ func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
 	log := controller.Logger(ctx, m.log)
 	files, err := os.ReadDir(m.missedDels)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Error("Missed DELs cannot be read: their pods stay wired until their network namespaces are gone", "error", err)
+		log.Error("Reading missed DELs failed", "error", err)
 	}
 	for _, file := range files {
 		containerID, ifName, ok := cniwire.ParseMissedDel(file.Name())
@@ -28,7 +28,7 @@ func (m *PodManager) makeUpForMissedDels(ctx context.Context) {
 			continue
 		}
 		if p, known := m.byContainer(containerID, ifName); known {
-			log.Info("Pod is gone: it was deleted while the agent did not run", "pod", p.ID, "container", containerID)
+			log.Info("Removing a pod deleted while the agent was stopped", "pod", p.ID, "container", containerID)
 			m.forget(ctx, p.ID)
 		}
 		m.dropMissedDel(ctx, containerID, ifName)
@@ -43,6 +43,6 @@ func (m *PodManager) dropMissedDel(ctx context.Context, containerID, ifName stri
 	}
 	err := os.Remove(filepath.Join(m.missedDels, cniwire.MissedDel(containerID, ifName)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		controller.Logger(ctx, m.log).Error("Note of a missed DEL cannot be removed", "error", err)
+		controller.Logger(ctx, m.log).Error("Removing the record of a missed DEL failed", "error", err)
 	}
 }

@@ -137,10 +137,10 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 			continue
 		}
 		if err != nil && mayExist(err) {
-			controller.Logger(ctx, m.log).Error("Network namespace of a pod cannot be looked at: the pod is kept", "pod", id, "netns", p.NetNS, "error", err)
+			controller.Logger(ctx, m.log).Error("Reading the network namespace of a pod failed: keeping the pod", "pod", id, "netns", p.NetNS, "error", err)
 			continue
 		}
-		controller.Logger(ctx, m.log).Info("Pod is gone: its network namespace does not exist any more", "pod", id, "netns", p.NetNS)
+		controller.Logger(ctx, m.log).Info("Removing a pod without network namespace", "pod", id, "netns", p.NetNS)
 		m.forget(ctx, id)
 	}
 
@@ -169,9 +169,9 @@ func (m *PodManager) restore(ctx context.Context) error {
 		m.setLocal(p)
 	}
 	for key, reason := range unusable {
-		log.Error("Record of a local pod is unusable and is removed", "key", key, "error", reason)
+		log.Error("Removing an invalid record of a local pod", "key", key, "error", reason)
 		if err := m.db.Delete(ctx, key); err != nil {
-			log.Error("Remove the record", "key", key, "error", err)
+			log.Error("Removing an invalid record failed", "key", key, "error", err)
 		}
 	}
 	return err
@@ -189,7 +189,7 @@ func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]
 		p := &LocalPod{}
 		err := json.Unmarshal(kv.Value, p)
 		if err == nil && storeKey(p.ID) != kv.Key {
-			err = fmt.Errorf("it is the record of %v", p.ID)
+			err = fmt.Errorf("the record belongs to %v", p.ID)
 		}
 		if err != nil {
 			unusable[kv.Key] = err
@@ -222,7 +222,7 @@ func (m *PodManager) forget(ctx context.Context, id PodID) {
 	delete(m.local, id)
 	m.mu.Unlock()
 	if err := m.db.Delete(ctx, storeKey(id)); err != nil {
-		controller.Logger(ctx, m.log).Error("Remove the record of a local pod", "pod", id, "error", err)
+		controller.Logger(ctx, m.log).Error("Removing the record of a local pod failed", "pod", id, "error", err)
 	}
 }
 
@@ -259,14 +259,14 @@ func (m *PodManager) podChanged(ctx context.Context, event *controller.KubeState
 	return nil
 }
 
-var errObsolete = errors.New("the pod is wired for another sandbox, which must be removed first")
+var errObsolete = errors.New("the pod is connected for another sandbox, which must be removed first")
 
 // ErrNotWired is wrapped by errors about containers without a network.
-var ErrNotWired = errors.New("not wired by this agent")
+var ErrNotWired = errors.New("not connected by this agent")
 
 func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) {
 	if err := event.caller.Err(); err != nil {
-		return "", fmt.Errorf("nobody waits for pod %v any more: %w", event.Pod, err)
+		return "", fmt.Errorf("no request for pod %v is waiting any more: %w", event.Pod, err)
 	}
 	netns, err := m.namespaces(event.NetNS)
 	if err != nil {
@@ -279,10 +279,10 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 		case current.sameAttachment(p) && current.NetNSID == p.NetNSID:
 			return "", nil
 		case p.isSecondOf(current):
-			return "", fmt.Errorf("container %s of pod %v is wired with interface %s, and has no second attachment: declare further interfaces with the annotation %s of the pod instead of CNI_IFNAME=%s",
+			return "", fmt.Errorf("container %s of pod %v is connected with interface %s, and a second attachment is not possible: declare further interfaces with the annotation %s of the pod instead of CNI_IFNAME=%s",
 				p.ContainerID, p.ID, current.IfName, CustomIfAnnotation, p.IfName)
 		case current.isNewerThan(p):
-			return "", &staleSandboxError{reason: fmt.Sprintf("sandbox %s of pod %v is older than %s, which is wired: it gets no network; remove it", p.ContainerID, p.ID, current.ContainerID)}
+			return "", &staleSandboxError{reason: fmt.Sprintf("sandbox %s of pod %v is older than %s, which is connected, so it gets no network: remove it", p.ContainerID, p.ID, current.ContainerID)}
 		}
 		event.obsolete = current
 		return "", errObsolete
@@ -293,7 +293,7 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 	}
 	event.added = true
 	if err := m.followAnnotations(ctx, p.ID); err != nil {
-		controller.Logger(ctx, m.log).Error("The pod has no custom interfaces before the next resync", "pod", p.ID, "error", err)
+		controller.Logger(ctx, m.log).Error("Custom interfaces of a pod wait for the next resync", "pod", p.ID, "error", err)
 	}
 	return fmt.Sprintf("remember pod %v", event.Pod), nil
 }

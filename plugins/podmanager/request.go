@@ -48,7 +48,7 @@ func checkAttachment(r *cni.CNIRequest) error {
 	}
 	name := r.GetInterfaceName()
 	if name == "" || len(name) > maxIfNameLen || name == "." || name == ".." || strings.ContainsAny(name, "/:") || strings.ContainsFunc(name, isOdd) {
-		errs = append(errs, fmt.Errorf("interface_name %s (CNI_IFNAME) is missing or no interface name of at most %d characters", shown(name), maxIfNameLen))
+		errs = append(errs, fmt.Errorf("interface_name %s (CNI_IFNAME) is missing or not an interface name of at most %d characters", shown(name), maxIfNameLen))
 	}
 	return errors.Join(errs...)
 }
@@ -57,17 +57,17 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	p := LocalPod{ContainerID: r.GetContainerId(), NetNS: r.GetNetworkNamespace(), IfName: r.GetInterfaceName()}
 	errs := []error{checkAttachment(r)}
 	if !filepath.IsAbs(p.NetNS) || len(p.NetNS) > maxPath || strings.ContainsFunc(p.NetNS, unicode.IsControl) {
-		errs = append(errs, fmt.Errorf("network_namespace %s (CNI_NETNS) is missing or no absolute path", shown(p.NetNS)))
+		errs = append(errs, fmt.Errorf("network_namespace %s (CNI_NETNS) is missing or not an absolute path", shown(p.NetNS)))
 	}
 	if n := len(r.GetExtraNwConfig()); n > maxConfig {
-		errs = append(errs, fmt.Errorf("extra_nw_config has %d bytes: at most %d are read", n, maxConfig))
+		errs = append(errs, fmt.Errorf("extra_nw_config has %d bytes: at most %d are allowed", n, maxConfig))
 	} else if config := r.GetExtraNwConfig(); config != "" {
 		var network struct {
 			Name          string
 			RuntimeConfig struct{ PortMappings json.RawMessage }
 		}
 		if err := json.Unmarshal([]byte(config), &network); err != nil {
-			errs = append(errs, fmt.Errorf("extra_nw_config is no valid network configuration: %w", err))
+			errs = append(errs, fmt.Errorf("extra_nw_config is not a valid network configuration: %w", err))
 		}
 		ports, err := parseHostPorts(network.RuntimeConfig.PortMappings)
 		p.HostPorts, errs = ports, append(errs, err)
@@ -78,7 +78,7 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	args, err := parseArgs(r.GetExtraArguments())
 	errs = append(errs, err)
 	if p.UID = args["K8S_POD_UID"]; p.UID != "" && !named(p.UID, containerIDs) {
-		errs = append(errs, fmt.Errorf("K8S_POD_UID=%s in CNI_ARGS is malformed: the runtime must give the UID of the pod, or none", shown(p.UID)))
+		errs = append(errs, fmt.Errorf("K8S_POD_UID=%s in CNI_ARGS is malformed: the runtime must pass the UID of the pod, or none", shown(p.UID)))
 	}
 	if err == nil {
 		for _, arg := range []struct {
@@ -87,7 +87,7 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 		}{{"K8S_POD_NAME", &p.ID.Name}, {"K8S_POD_NAMESPACE", &p.ID.Namespace}} {
 			*arg.value = args[arg.name]
 			if !named(*arg.value, podNames) {
-				errs = append(errs, fmt.Errorf("%s=%s in CNI_ARGS is missing or malformed: the runtime must tell which pod the container belongs to", arg.name, shown(*arg.value)))
+				errs = append(errs, fmt.Errorf("%s=%s in CNI_ARGS is missing or malformed: the runtime must name the pod of the container", arg.name, shown(*arg.value)))
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func isOdd(c rune) bool {
 func parseArgs(text string) (map[string]string, error) {
 	args := make(map[string]string)
 	if len(text) > maxArguments {
-		return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %d bytes: at most %d are read", len(text), maxArguments)
+		return nil, fmt.Errorf("extra_arguments (CNI_ARGS) has %d bytes: at most %d are allowed", len(text), maxArguments)
 	}
 	for _, pair := range strings.Split(text, ";") {
 		if strings.TrimSpace(pair) == "" {

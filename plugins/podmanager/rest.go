@@ -35,9 +35,9 @@ func (m *PodManager) Handler() http.Handler {
 		name := r.URL.Query().Get("name")
 		switch {
 		case name == "":
-			rest.Error(w, http.StatusBadRequest, errors.New("say which pods: ?name=NAME or ?name=NAMESPACE/NAME"))
+			rest.Error(w, http.StatusBadRequest, errors.New("missing argument: use ?name=NAME or ?name=NAMESPACE/NAME"))
 		case !m.synced():
-			rest.Error(w, http.StatusServiceUnavailable, errors.New("the pods of the cluster are not known before the startup resync: try again later"))
+			rest.Error(w, http.StatusServiceUnavailable, errors.New("pods are unknown before the startup resync: try again later"))
 		default:
 			rest.JSON(w, m.named(name))
 		}

@@ -17,7 +17,7 @@ func TestPodsThatKubernetesKnows(t *testing.T) {
 		n.PodManager.Handler().ServeHTTP(w, httptest.NewRequest("GET", podmanager.URL+query, nil))
 		return strings.Join(strings.Fields(w.Body.String()), "")
 	}
-	if got := ask("?name=db"); !strings.Contains(got, "notknownbeforethestartupresync") {
+	if got := ask("?name=db"); !strings.Contains(got, "unknownbeforethestartupresync") {
 		t.Errorf("before the resync: %s", got)
 	}
 	n.Options.State = plugintest.State(
@@ -29,7 +29,7 @@ func TestPodsThatKubernetesKnows(t *testing.T) {
 		"?name=db":      `{"pods":[{"namespace":"default","name":"db","ips":[]},{"namespace":"shop","name":"db","node":"node2","ips":["10.1.2.2"]}]}`,
 		"?name=shop/db": `{"pods":[{"namespace":"shop","name":"db","node":"node2","ips":["10.1.2.2"]}]}`,
 		"?name=none":    `{"pods":[]}`,
-		"":              `{"Error":"saywhichpods:?name=NAMEor?name=NAMESPACE/NAME"}`,
+		"":              `{"Error":"missingargument:use?name=NAMEor?name=NAMESPACE/NAME"}`,
 	} {
 		if got := ask(query); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)

@@ -75,7 +75,7 @@ func (s *Server) add(ctx context.Context, turn *turn, pod LocalPod, external []n
 	}
 	for range maxReplacements {
 		if old != nil {
-			s.log.Info("Pod has a new sandbox: the old one is removed", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
+			s.log.Info("Pod has a new sandbox, removing the old one", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
 			if err := turn.process(ctx, newDeletePod(old)); err != nil {
 				return &AddPod{}, fmt.Errorf("remove the old sandbox %s of pod %v: %w", old.ContainerID, pod.ID, err)
 			}
@@ -164,7 +164,7 @@ func (s *Server) remove(ctx context.Context, turn *turn, pod *LocalPod, event *D
 	if _, still := s.pods.byContainer(pod.ContainerID, pod.IfName); still {
 		return err
 	}
-	s.log.Error("Pod was not removed completely", "pod", pod.ID, "container", pod.ContainerID, "error", err)
+	s.log.Error("Removing a pod failed partially", "pod", pod.ID, "container", pod.ContainerID, "error", err)
 	return nil
 }
 
@@ -272,7 +272,7 @@ func (s *Server) finish(ctx context.Context, reply *cni.CNIReply, command string
 	duration := time.Since(start)
 	log := s.log.With("command", command, "container", req.GetContainerId(), "args", req.GetExtraArguments(), "duration", duration)
 	if refused := s.unserved(ctx, err); refused != nil {
-		log.Warn("CNI request was not served", "error", refused)
+		log.Warn("CNI request refused", "error", refused)
 		return nil, refused
 	}
 	reply.EventSeqNum = o.seqNum

@@ -35,7 +35,7 @@ func (s *Server) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply, 
 }
 
 var errStarting = errors.New("the agent has not finished its startup resync: try again later; " +
-	"if this persists, see the agent's log for why it cannot reach etcd and has no local mirror")
+	"if this persists, check in the agent's log why etcd is unreachable")
 
 func (s *Server) notReady() error {
 	select {

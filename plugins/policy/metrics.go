@@ -18,11 +18,11 @@ func newMetrics(node string) *metrics {
 	return &metrics{
 		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:        "contiv_policy_network_programming_duration_seconds",
-			Help:        "From the change of a network policy at the API server, which notes it to the second, to the end of the transaction that follows it on this node.",
+			Help:        "Time from a change of a network policy at the API server (recorded in whole seconds) to the end of the transaction on this node.",
 			ConstLabels: labels, Buckets: append([]float64{.1, .25, .5}, prometheus.ExponentialBuckets(1, 2, 9)...),
 		}),
 		policies: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "contiv_policies", Help: "Network policies of the cluster, by whether this node has realised them.", ConstLabels: labels,
+			Name: "contiv_policies", Help: "Network policies of the cluster, by whether this node enforces them.", ConstLabels: labels,
 		}, []string{"realised"}),
 		since: time.Now(),
 	}

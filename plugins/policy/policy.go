@@ -105,7 +105,7 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !p.caps.Filter {
 		if n := len(state[dbresources.Policy]) + len(state[dbresources.ClusterPolicy]); n > 0 {
-			controller.Logger(ctx, p.log).Warn("Network policies are NOT enforced: this vswitch cannot judge connections", "policies", n)
+			controller.Logger(ctx, p.log).Warn("Network policies NOT enforced: not supported by the vswitch", "policies", n)
 		}
 		return nil
 	}
@@ -114,7 +114,7 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 	p.processor, p.garbage = processor.New(p.node), map[string]struct{}{}
 	own, err := p.network.OwnNetworks()
 	if err != nil {
-		return fmt.Errorf("networks of the node itself, which always reaches its pods: %w", err)
+		return fmt.Errorf("networks of the node: %w", err)
 	}
 	p.processor.SetOwnNetworks(own)
 	for _, resource := range []string{dbresources.Namespace, dbresources.Node, dbresources.Pod, dbresources.Policy, dbresources.ClusterPolicy} {
@@ -270,7 +270,7 @@ func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (st
 	}
 	if len(gone) > 0 {
 		if err := p.loop.PushEvent(ctx, &cleanup{}); err != nil {
-			return "", fmt.Errorf("removing what policies do not need any more: %w", err)
+			return "", fmt.Errorf("remove unused policy objects: %w", err)
 		}
 	}
 	return change, nil
@@ -299,7 +299,7 @@ func (p *Policy) clean(txn controller.UpdateOperations) string {
 		txn.Delete(key)
 	}
 	clear(p.garbage)
-	return fmt.Sprintf("remove %d values that policies do not need any more", n)
+	return fmt.Sprintf("remove %d unused policy values", n)
 }
 
 // Revert forgets the pod of a failed AddPod. The next event applies the other changes again.

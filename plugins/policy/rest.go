@@ -48,7 +48,7 @@ func (r PolicyReport) ID() string {
 
 // Unknown returns the error for an unknown policy name.
 func Unknown(name string) error {
-	return fmt.Errorf("there is no policy %q: it is written NAMESPACE/NAME, a ClusterNetworkPolicy NAME", name)
+	return fmt.Errorf("policy %q not found: use NAMESPACE/NAME, or NAME for a ClusterNetworkPolicy", name)
 }
 
 // Handler serves URL.
@@ -78,7 +78,7 @@ func (p *Policy) report(only string) Report {
 		r := PolicyReport{Namespace: known.ID.Namespace, Name: known.ID.Name, Tier: known.Tier.String(), Priority: known.Priority,
 			Realised: s.realised, Reasons: s.reasons, Txn: s.txn, Pods: []string{}}
 		if s.since.IsZero() {
-			r.Reasons = []string{"the agent has just been told of it"}
+			r.Reasons = []string{"the agent has just received it"}
 		} else {
 			r.Since = &s.since
 		}

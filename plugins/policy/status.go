@@ -23,7 +23,7 @@ import (
 
 const filterPrefix = "config/contiv/filter/"
 
-// Published returns the prefixes with which Publish.Tell is called.
+// Published returns the prefixes with which Publish.Replace is called.
 func Published() []string {
 	return []string{strings.TrimPrefix(models.PolicyStatusPrefix, models.StatusPrefix), strings.TrimPrefix(models.ClusterPolicyStatusPrefix, models.StatusPrefix)}
 }
@@ -33,8 +33,8 @@ type Publish struct {
 	Watch func(keyPrefix string) (*kvscheduler.Watcher, []*pb.BaseValueStatus)
 	// VSwitch returns an error while the vswitch does not follow its configuration.
 	VSwitch func() error
-	// Tell replaces all statuses under a prefix relative to models.StatusPrefix; see Published.
-	Tell func(prefix string, statuses map[string]proto.Message)
+	// Replace replaces all statuses under a prefix relative to models.StatusPrefix; see Published.
+	Replace func(prefix string, statuses map[string]proto.Message)
 }
 
 // lookAgain is the interval of periodic checks. Changes within gather are published together.
@@ -167,7 +167,7 @@ func (p *Policy) RunStatus(ctx context.Context, o Publish) {
 		}
 		if statuses, known := p.look(o); known {
 			for prefix, some := range statuses {
-				o.Tell(strings.TrimPrefix(prefix, models.StatusPrefix), some)
+				o.Replace(strings.TrimPrefix(prefix, models.StatusPrefix), some)
 			}
 		}
 		select {
@@ -288,10 +288,10 @@ func (p *Policy) Problems(context.Context) (problems []string) {
 			more++
 			continue
 		}
-		problems = append(problems, fmt.Sprintf("policy %v cannot be understood in part: %s", known.ID, strings.Join(known.Invalid[:min(len(known.Invalid), most)], ", ")))
+		problems = append(problems, fmt.Sprintf("policy %v is invalid in part: %s", known.ID, strings.Join(known.Invalid[:min(len(known.Invalid), most)], ", ")))
 	}
 	if more > 0 {
-		problems = append(problems, fmt.Sprintf("%d more policies cannot be understood in part: `contivctl policies` shows them", more))
+		problems = append(problems, fmt.Sprintf("%d more policies are invalid in part: see `contivctl policies`", more))
 	}
 	return problems
 }
@@ -340,7 +340,7 @@ func (r *realisation) reasons(known *processor.Policy, unable string, values *pr
 		}
 	}
 	for _, pod := range known.Unwired {
-		reasons = append(reasons, fmt.Sprintf("pod %v is not wired yet", pod))
+		reasons = append(reasons, fmt.Sprintf("pod %v is not connected yet", pod))
 	}
 	if n := len(reasons) - maxReasons; n > 0 {
 		reasons = append(reasons[:maxReasons:maxReasons], fmt.Sprintf("%d more", n))

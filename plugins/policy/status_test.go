@@ -92,7 +92,7 @@ func startRig(t *testing.T) *rig {
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 	running.Go(func() {
-		n.policy.RunStatus(ctx, Publish{Watch: n.scheduler.Watch, VSwitch: n.vswitch, Tell: func(prefix string, statuses map[string]proto.Message) {
+		n.policy.RunStatus(ctx, Publish{Watch: n.scheduler.Watch, VSwitch: n.vswitch, Replace: func(prefix string, statuses map[string]proto.Message) {
 			n.told.Range(func(key, _ any) bool {
 				if strings.HasPrefix(key.(string), prefix) && statuses[key.(string)] == nil {
 					n.told.Delete(key)
@@ -192,7 +192,7 @@ func TestNothingIsRememberedOfPoliciesThatAreGone(t *testing.T) {
 		n.set(dbresources.Policy, nil, p)
 		n.set(dbresources.Policy, p, nil)
 	}
-	n.poll("what is remembered", "nothing", func() string {
+	n.poll("the recorded states", "nothing", func() string {
 		r := n.policy.real
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -215,7 +215,7 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 	}
 	server := &pod.Pod{Name: "server", Namespace: "prod", NodeName: "node1"}
 	n.set(dbresources.Pod, nil, server)
-	n.await(key, "pod prod/server is not wired yet")
+	n.await(key, "pod prod/server is not connected yet")
 
 	subject := models.Key(&contiv_filter.Subject{Name: "prod/server"})
 	n.broken.Store(subject, true)

@@ -54,7 +54,7 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 		defer func(pod netip.Addr) {
 			if e.Translated {
 				e.Client = addr
-				e.Way = append([]string{fmt.Sprintf("packets from %v come to this node from %v, because node %s translates what its pods send to addresses of other nodes (natExternalTraffic)", pod, addr, node)}, e.Way...)
+				e.Way = append([]string{fmt.Sprintf("packets from %v come to this node from %v, because node %s translates traffic of its pods to addresses of other nodes (natExternalTraffic)", pod, addr, node)}, e.Way...)
 			}
 		}(c.From)
 		c.From = addr
@@ -262,7 +262,7 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 		e.Wrong = append(e.Wrong, fmt.Sprintf("service %v is for clients inside of the cluster: it has no node port and no external address", svc.ID))
 	}
 	if len(port.Outside) > 0 {
-		e.Way = append(e.Way, fmt.Sprintf("%s itself leads clients outside to endpoints as well, if their routes to %v lead to this node", c.target(), c.To))
+		e.Way = append(e.Way, fmt.Sprintf("%s itself also forwards clients outside to endpoints, if their routes to %v lead to this node", c.target(), c.To))
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *Service) podAt(c Connection) (owner string, to netip.AddrPort, byHost b
 
 func (s *Service) translator() string {
 	if s.disabled != "" {
-		return "somebody else: found " + s.disabled
+		return "another proxy: found " + s.disabled
 	}
 	return "kube-proxy"
 }

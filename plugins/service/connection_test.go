@@ -37,7 +37,7 @@ func TestConnectionsAreExplained(t *testing.T) {
 		"cluster IP":              {pod, cluster, 80, "", "10.96.0.10:80/TCP (ClusterIP of service default/web): connections go to 10.1.2.2:8080"},
 		"port that is none":       {pod, cluster, 81, "service default/web has no port 81/TCP, but 80/TCP: clients are refused", ""},
 		"ping":                    {pod, cluster, 0, "it answers no pings; ask for a port, such as 80/TCP", ""},
-		"nobody's cluster IP":     {pod, "10.96.0.99", 80, "10.96.0.99 is a cluster IP that no service has: clients are refused", ""},
+		"an unused cluster IP":    {pod, "10.96.0.99", 80, "10.96.0.99 is a cluster IP that no service has: clients are refused", ""},
 		"no endpoint":             {pod, "10.96.0.11", 53, "10.96.0.11:53/UDP (ClusterIP of service default/empty) has no endpoint: clients are refused; it has neither a selector nor an EndpointSlice", ""},
 		"none on this node":       {outside, node, 30080, "(NodePort of service default/web) has no endpoint on this node (externalTrafficPolicy: Local): packets of clients outside are dropped; none is on this node (externalTrafficPolicy: Local), but on node2", ""},
 		"a pod of another node":   {far, node, 30080, "has no endpoint on this node", ""},
@@ -46,8 +46,8 @@ func TestConnectionsAreExplained(t *testing.T) {
 		"in source ranges":        {outside, lb, 80, "(LoadBalancer of service default/web) has no endpoint on this node", ""},
 		"not in source ranges":    {"192.0.2.1", lb, 80, "192.0.2.1 is in none of loadBalancerSourceRanges, so its packets are dropped", ""},
 		"another port of a node":  {pod, node, 22, "", ""},
-		"an address of nobody":    {pod, outside, 80, "", ""},
-		"outside, by its address": {outside, cluster, 80, "", "10.96.0.10:80/TCP itself leads clients outside to endpoints as well, if their routes to 10.96.0.10 lead to this node"},
+		"an unused address":       {pod, outside, 80, "", ""},
+		"outside, by its address": {outside, cluster, 80, "", "10.96.0.10:80/TCP itself also forwards clients outside to endpoints, if their routes to 10.96.0.10 lead to this node"},
 		"outside, by name":        {outside, cluster, 80, "", "203.0.113.1:80/TCP (LoadBalancer of service default/web) has no endpoint on this node"},
 		"inside only, by name":    {outside, "10.96.0.11", 53, "service default/empty is for clients inside of the cluster: it has no node port and no external address", ""},
 		"IPv6, without endpoints": {"fd10:0:0:1::9", "fd96::10", 80, "[fd96::10]:80/TCP (ClusterIP of service default/web) has no endpoint", ""},
@@ -76,9 +76,9 @@ func TestConnectionsAreExplained(t *testing.T) {
 		suspects = e.Suspects
 		return strings.Join(e.Wrong, "; "), strings.Join(e.Way, "; ")
 	}
-	const left = "services on this node are left to somebody else: found nftables table kube-proxy"
+	const left = "services on this node are left to another proxy: found nftables table kube-proxy"
 	if wrong, way := explain(cluster, processor.TCP, 80); wrong != "" || !strings.Contains(way, left) || !strings.Contains(way, "connections should go to 10.1.2.2:8080") {
-		t.Errorf("left to somebody else: %q, %q", wrong, way)
+		t.Errorf("left to another proxy: %q, %q", wrong, way)
 	}
 	if len(suspects) != 1 || !strings.Contains(suspects[0], "left to kube-proxy since") {
 		t.Errorf("if nothing answers, it is not said why: %q", suspects)
@@ -87,20 +87,20 @@ func TestConnectionsAreExplained(t *testing.T) {
 		t.Errorf("at a node port: %q", suspects)
 	}
 	if wrong, way := explain("10.96.0.11", processor.UDP, 53); !strings.Contains(wrong, "has no endpoint: clients are refused") || !strings.Contains(way, left) {
-		t.Errorf("left to somebody else, without endpoints: %q, %q", wrong, way)
+		t.Errorf("left to another proxy, without endpoints: %q, %q", wrong, way)
 	}
 	if wrong, way := explain(cluster, processor.TCP, 8080); wrong != "service default/web has no port 8080/TCP, but 80/TCP" || !strings.Contains(way, left) || len(suspects) > 0 {
-		t.Errorf("left to somebody else, a port that is none: %q, %q, %q", wrong, way, suspects)
+		t.Errorf("left to another proxy, a missing port: %q, %q, %q", wrong, way, suspects)
 	}
 	if wrong, _ := explain(cluster, "", 0); wrong != "" {
-		t.Errorf("somebody else may answer pings (IPVS): %q", wrong)
+		t.Errorf("another proxy may answer pings (IPVS): %q", wrong)
 	}
 	if wrong, _ := explain("10.96.0.99", processor.TCP, 80); wrong != "" {
-		t.Errorf("somebody else may have an address that no service has: %q", wrong)
+		t.Errorf("another proxy may have an address without service: %q", wrong)
 	}
 	later := webSlice("b", "10.1.2.3@node2")
 	if _, txn, what := change(t, s, &controller.KubeStateChange{Key: dbresources.EndpointSliceKey("b", "default"), Resource: dbresources.EndpointSlice, NewValue: later}, nil); len(txn) > 0 || what != "" {
-		t.Errorf("what somebody else translates was requested: %v, %q", txn, what)
+		t.Errorf("values for services of another proxy were requested: %v, %q", txn, what)
 	}
 	if _, way := explain(cluster, processor.TCP, 80); !strings.Contains(way, "10.1.2.3:8080") {
 		t.Errorf("an endpoint that came later is missing: %q", way)
@@ -130,7 +130,7 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 		"no endpoint":               {from: outside, svc: nodePortService(), wrong: "10.9.9.9:30080/TCP (NodePort of service default/web, at an address of the host) has no endpoint, so that it is left to the host"},
 		"no endpoint here":          {from: outside, svc: nodePortService(local), slices: there, wrong: "has no endpoint on this node (externalTrafficPolicy: Local), so that it is left to the host"},
 		"a port of the host's own":  {from: outside, port: 22, svc: nodePortService(), slices: here, way: []string{"10.9.9.9:22/TCP is at an address of the host, and the node port of no service"}},
-		"kube-proxy on the host":    {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.others = "table ip kube-proxy" }, way: []string{"is left to somebody else on the host: found table ip kube-proxy"}},
+		"kube-proxy on the host":    {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.others = "table ip kube-proxy" }, way: []string{"is left to another proxy on the host: found table ip kube-proxy"}},
 		"not in nodePortAddresses":  {settings: "nodePortAddresses: [192.168.16.0/24]\n", from: outside, svc: nodePortService(), slices: here, wrong: "nodePortAddresses in service.conf leaves the address out"},
 		"an address that VPP has":   {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.nodes["node1"].MgmtIPs = nil }},
 		"the value is not in force": {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.redirectError = "no room" }, seen: "172.30.1.3", wrong: "10.9.9.9:30080/TCP is not redirected as it should be: config/contiv/nat/v1/host-redirect/default/web is FAILED: no room", way: []string{"go to 10.1.1.2:8080"}},
@@ -185,7 +185,7 @@ func TestEntrancesAtAddressesOfTheHost(t *testing.T) {
 	}
 	endpoint := netip.MustParseAddrPort("10.1.1.2:8080")
 	if !slices.Equal(e.Hidden, []netip.AddrPort{endpoint}) || e.Seen.IsValid() || !slices.Equal(e.Sightings[netip.MustParseAddr("172.30.1.3")], e.Hidden) || len(e.Sightings) != 1 {
-		t.Errorf("%v see an address of the vswitch, and %v those of the host", e.Hidden, e.Sightings)
+		t.Errorf("%v see an address of the vswitch, and %v addresses of the host", e.Hidden, e.Sightings)
 	}
 	if way := fmt.Sprint(e.Way); !strings.Contains(way, "where VPP sees 172.30.1.3 as the client") {
 		t.Errorf("the way is %s", way)
@@ -231,7 +231,7 @@ func TestClosedNodePorts(t *testing.T) {
 			t.Errorf("%s: notes %q", setting, s.Notes())
 		}
 		if got := strings.Contains(fmt.Sprint(reportOf(t, s, "?service=default/web", 200).Services[0].Limits), text); got != none {
-			t.Errorf("%s: it is not, or wrongly, among what the service lacks", setting)
+			t.Errorf("%s: missing or wrong in the report of the service", setting)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestServicesLeftToKubeProxyAreSuspects(t *testing.T) {
 	c := newCluster()
 	s := c.pluginWith(t, "services: kube-proxy", &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: noPods{}})
 	resync(t, s, state(webService()))
-	for others, want := range map[string]string{"": "nothing of it is on this node: start kube-proxy, or set services: auto", "device kube-ipvs0": "although there is device kube-ipvs0: does it run?"} {
+	for others, want := range map[string]string{"": "nothing of it is on this node: start kube-proxy, or set services: auto", "device kube-ipvs0": "despite device kube-ipvs0: check that it runs"} {
 		c.others = others
 		e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: netip.MustParseAddr("10.96.0.10"), Protocol: processor.TCP, Port: 80})
 		if !e.Translated || len(e.Wrong) > 0 || len(e.Suspects) != 1 || !strings.Contains(e.Suspects[0], want) {

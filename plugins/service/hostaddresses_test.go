@@ -284,9 +284,9 @@ func TestExternalIPsByCardsOfTheHost(t *testing.T) {
 		"kube-proxy on the host":           {svc: external(nil), slices: both, others: "table ip kube-proxy", note: limitOfHost},
 		"a single card":                    {svc: external(nil), slices: both, vpp: single, want: []string{shared(own)}},
 		"a single card, and source ranges": {svc: external(ranges), slices: both, vpp: single, want: []string{shared(own)}},
-		"one of IPv4 beside it":            {svc: external(nil), slices: both, vpp: beside("10.9.9.9"), want: []string{shared(own), shared(lb4)}},
-		"others beside it":                 {svc: external(nil), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own), shared(lb4), shared(lb6)}},
-		"others beside it, source ranges":  {svc: external(ranges), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own)}, note: note},
+		"with one of IPv4":                 {svc: external(nil), slices: both, vpp: beside("10.9.9.9"), want: []string{shared(own), shared(lb4)}},
+		"with others":                      {svc: external(nil), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own), shared(lb4), shared(lb6)}},
+		"with others, source ranges":       {svc: external(ranges), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own)}, note: note},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster()

@@ -90,7 +90,7 @@ func (s *Service) explainHost(e *Explanation, c Connection) {
 	case !slices.Contains(s.listeningAddresses(), c.To):
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: nodePortAddresses in service.conf leaves the address out", name))
 	case translator != "":
-		e.Way = append(e.Way, fmt.Sprintf("%s is not sent to VPP: it is left to somebody else on the host: found %s", name, translator))
+		e.Way = append(e.Way, fmt.Sprintf("%s is not sent to VPP: it is left to another proxy on the host: found %s", name, translator))
 	case !s.hostEntrance(c.To.Is6()).to.IsValid():
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: the part of vppHostSubnetCIDR that is this node's has no address for its clients: give it more room with a smaller vppHostSubnetOneNodePrefixLen", name))
 	case f.Drop:

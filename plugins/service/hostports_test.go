@@ -93,7 +93,7 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
 		}
 	}
 	if got := natOf(n); got != without {
-		t.Errorf("after DEL:\n%s\nwant what was before:\n%s", got, without)
+		t.Errorf("after DEL:\n%s\nwant the previous state:\n%s", got, without)
 	}
 }
 
@@ -319,6 +319,6 @@ func TestHostPortsOnVPP(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, `"external_ip":"10.9.9.9"`) {
-		t.Errorf("open on an address of the host, whose packets do not pass VPP:\n%s", got)
+		t.Errorf("open on an address of the host, with packets that do not pass VPP:\n%s", got)
 	}
 }

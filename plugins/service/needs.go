@@ -232,7 +232,7 @@ func (s *Service) refusedServices() []string {
 	case more > 0:
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return []string{"services ask for addresses and ports that nodes need, and are without them (`contivctl services NAMESPACE/NAME` says what to do): " + strings.Join(texts, "; ")}
+	return []string{"services request addresses and ports reserved for nodes and do not get them (see `contivctl services NAMESPACE/NAME`): " + strings.Join(texts, "; ")}
 }
 
 func (s *Service) refusedAt(c Connection) string {

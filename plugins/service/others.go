@@ -59,10 +59,10 @@ func (o *others) when() time.Time {
 func (s *Service) tellOfOthers(ctx context.Context) {
 	log := controller.Logger(ctx, s.log)
 	if s.proxy.Settings.Services == config.Auto {
-		log.Info("Services are left to somebody else, who translates them on this node", "found", s.disabled)
+		log.Info("Service proxy disabled: another proxy found", "found", s.disabled)
 		return
 	}
-	log.Error("Services are not translated: somebody else does so on this node. Stop that and remove its rules (kube-proxy --cleanup), or set services: kube-proxy in service.conf",
+	log.Error("Service proxy disabled: conflicting proxy found",
 		"found", s.disabled)
 }
 
@@ -133,7 +133,7 @@ func (s *Service) Translator() Translator {
 }
 
 func (t Translator) left() string {
-	return fmt.Sprintf("services on this node are left to kube-proxy since %s, because of %s: if no kube-proxy runs here, remove what it has left behind with kube-proxy --cleanup",
+	return fmt.Sprintf("services on this node are left to kube-proxy since %s, because of %s: if no kube-proxy runs here, remove its rules with kube-proxy --cleanup",
 		t.Since.Format("2006-01-02 15:04:05 MST"), t.Others)
 }
 
@@ -160,7 +160,7 @@ func (s *Service) suspect() string {
 		return "services on this node are left to kube-proxy"
 	}
 	if who := answer(s.ask); who != "" {
-		return fmt.Sprintf("services are left to kube-proxy (services: kube-proxy in service.conf), which does not translate this one, although there is %s: does it run?", who)
+		return fmt.Sprintf("services are left to kube-proxy (services: kube-proxy in service.conf), which does not translate this one, despite %s: check that it runs", who)
 	}
 	return noKubeProxy + ": " + noKubeProxyRemedy
 }

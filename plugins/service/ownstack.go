@@ -125,9 +125,9 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 // Limits of a vswitch without client scopes. Only limitNoResets can be fixed on the node.
 const (
 	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: services have more ports and ranges than VPP compares, and these have the most"
-	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
+	limitResets   = "resetRemovedEndpoints has no effect for clients outside with an endpoint on another node, because neither has a socket on this node"
 	limitNoResets = "resetRemovedEndpoints has no effect on this node: its Linux kernel lacks CONFIG_INET_DIAG_DESTROY"
-	limitSelf     = "a pod that is reached at another interface than eth0 (contivpp.io/service-endpoint-if) does not reach itself through its service: VPP compares addresses, and the pod's kernel drops what comes from its own"
+	limitSelf     = "a pod that is reached at another interface than eth0 (contivpp.io/service-endpoint-if) does not reach itself through its service: VPP compares addresses, and the pod's kernel drops packets from its own address"
 	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
 )
 

@@ -131,14 +131,14 @@ func TestRemovedEndpointsOnVPP(t *testing.T) {
 			t.Errorf("connections are reset: %v, want %v: %s", resets, is, line)
 		}
 	}
-	const limit = "resetRemovedEndpoints does not hold for clients outside"
+	const limit = "resetRemovedEndpoints has no effect for clients outside"
 	if notes := s.Notes(); !slices.ContainsFunc(notes, func(text string) bool {
 		return strings.HasPrefix(text, limit) && strings.HasSuffix(text, "; services: default/web")
 	}) {
 		t.Errorf("no note of connections of clients outside: %q", notes)
 	}
 	if w := s.Warnings(); len(w) > 0 {
-		t.Errorf("what nobody can change is a warning: %q", w)
+		t.Errorf("an unchangeable fact is a warning: %q", w)
 	}
 }
 
@@ -219,13 +219,13 @@ func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
 		c.others = others
 		got := plugintest.Render(resync(t, s, everything))
 		if ours := strings.Contains(got, "dnat44/default/web"); ours != (others == "") {
-			t.Errorf("beside %q: translated: %v\n%s", others, ours, got)
+			t.Errorf("with %q: translated: %v\n%s", others, ours, got)
 		}
 		if others != "" && strings.Contains(got, "/nat/") { // replies of connections are still forwarded
 			t.Errorf("beside %q:\n%s", others, got)
 		}
 		if told := s.Translator(); told.VSwitch != (others == "") || told.Others != others {
-			t.Errorf("beside %q: %+v", others, told)
+			t.Errorf("with %q: %+v", others, told)
 		}
 	}
 }

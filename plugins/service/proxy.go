@@ -63,7 +63,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	if !s.caps.HostStackShared {
 		if main := s.config.Routing().MainVRFID; main != 0 {
 			if p.Settings.Services == config.Auto {
-				s.log.Warn("The vswitch translates no services: VPP does so in VRF 0 only. Leave mainVRFID out to have it do so", "mainVRFID", main)
+				s.log.Warn("VPP translates services only in VRF 0: remove mainVRFID from contiv.conf", "mainVRFID", main)
 				return nil
 			}
 			return fmt.Errorf("service.conf: VPP translates services in VRF 0 only, but mainVRFID is %d: leave mainVRFID out, or set services: %s", main, config.KubeProxy)

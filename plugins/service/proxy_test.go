@@ -56,22 +56,22 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 		c.others = "nftables table kube-proxy"
 		s := c.plugin(t, setting)
 		if got := resync(t, s, everything); len(got) > 0 {
-			t.Errorf("%s, beside kube-proxy: %v", setting, got)
+			t.Errorf("%s, with kube-proxy: %v", setting, got)
 		}
 		if got := s.Translator(); got.VSwitch || got.Others != c.others {
-			t.Errorf("%s, beside kube-proxy: %+v", setting, got)
+			t.Errorf("%s, with kube-proxy: %+v", setting, got)
 		}
 		if got := s.Warnings(); (len(got) == 1) != warned {
-			t.Errorf("%s, beside kube-proxy: warnings %q", setting, got)
+			t.Errorf("%s, with kube-proxy: warnings %q", setting, got)
 		}
 		since := s.Translator().Since
 		note := "left to kube-proxy since " + since.Format("2006-01-02 15:04:05 MST") + ", because of nftables table kube-proxy: if no kube-proxy runs here"
 		if got := s.Notes(); (len(got) == 1 && strings.Contains(got[0], note)) == warned {
-			t.Errorf("%s, beside kube-proxy: notes %q", setting, got)
+			t.Errorf("%s, with kube-proxy: notes %q", setting, got)
 		}
 		resync(t, s, everything)
 		if got := s.Translator().Since; since.IsZero() || got != since {
-			t.Errorf("%s, beside kube-proxy: since %v, and since %v after a resync", setting, since, got)
+			t.Errorf("%s, with kube-proxy: since %v, and since %v after a resync", setting, since, got)
 		}
 		c.others = ""
 		if got := resync(t, s, everything); len(got) != 5 {
@@ -123,7 +123,7 @@ func TestBadServiceConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"services: yes please": "kube-proxy", "healthzBindAddress: '10256'": "such as :10256", "healthzBindAddress: 'node1:1'": "no address with a port", "healthzBindAddress: ':0'": "no port from 1",
 		"nodePortAddresses: [eth0]": "nodePortAddresses", "serviceLocalEndpointWeight: 0": "1 to 255", "service: vswitch": "services",
-		"otherNATSessionTimeout: 65536": "at most 65535", "conntrack: {tcpCloseWaitTimeout: 10ms}": "conntrack.tcpCloseWaitTimeout: 10ms is not from 1s", "conntrack: {udpTimeout: -1s}": "conntrack.udpTimeout",
+		"otherNATSessionTimeout: 65536": "at most 65535", "conntrack: {tcpCloseWaitTimeout: 10ms}": "conntrack.tcpCloseWaitTimeout: 10ms is out of range", "conntrack: {udpTimeout: -1s}": "conntrack.udpTimeout",
 		"conntrack: {maxPerCore: 3000000000}": "maxPerCore", "conntrack: {maximum: 1}": "maxPerCore",
 	} {
 		if _, err := config.Load([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {

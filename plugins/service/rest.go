@@ -136,11 +136,11 @@ func (s *Service) Handler() http.Handler {
 // Unknown returns the error for a service that a report lacks. known lists the reported services.
 func Unknown(name string, t Translator, known []string) error {
 	if t.Setting == config.KubeProxy {
-		return fmt.Errorf("services are left to %s on this node, which therefore knows none, %q neither: ask about its cluster IP, or set services: %s in service.conf", config.KubeProxy, name, config.Auto)
+		return fmt.Errorf("services are left to %s on this node, so %q is unknown: use its cluster IP, or set services: %s in service.conf", config.KubeProxy, name, config.Auto)
 	}
-	err := fmt.Errorf("there is no service %q: services are written NAMESPACE/NAME", name)
+	err := fmt.Errorf("service %q not found: use NAMESPACE/NAME", name)
 	if near, ok := configs.Nearest(name, known); ok {
-		err = fmt.Errorf("there is no service %q: did you mean %q?", name, near)
+		err = fmt.Errorf("service %q not found: did you mean %q?", name, near)
 	}
 	return err
 }

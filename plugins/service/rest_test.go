@@ -33,15 +33,15 @@ func TestUnknownServices(t *testing.T) {
 	unnamed.Name, unnamed.Labels = "unnamed", map[string]string{"service.kubernetes.io/service-proxy-name": ""}
 	labelled.Name, labelled.Labels = "labelled", map[string]string{"service.kubernetes.io/headless": ""}
 	for _, c := range []struct{ settings, name, want string }{
-		{"services: vswitch", "default/wbe", `there is no service "default/wbe": did you mean "default/web"?`},
-		{"services: vswitch", "payments", `there is no service "payments": services are written NAMESPACE/NAME`},
-		{"services: vswitch", "default/none", `service "default/none" has no address to translate: it is headless: DNS gives clients the addresses of its pods`},
+		{"services: vswitch", "default/wbe", `service "default/wbe" not found: did you mean "default/web"?`},
+		{"services: vswitch", "payments", `service "payments" not found: use NAMESPACE/NAME`},
+		{"services: vswitch", "default/none", `service "default/none" has no address to translate: it is headless: DNS returns the addresses of its pods`},
 		{"services: vswitch", "default/named", `service "default/named" has no address to translate: it is of type ExternalName: DNS gives clients another name`},
 		{"services: vswitch", "default/others", `service "default/others" has no address to translate: its label service.kubernetes.io/service-proxy-name leaves it to somebody`},
 		{"services: vswitch", "default/unnamed", `service "default/unnamed" has no address to translate: its label service.kubernetes.io/service-proxy-name leaves it to another proxy`},
 		{"services: vswitch", "default/labelled", `service "default/labelled" has no address to translate: its label service.kubernetes.io/headless excludes it from translation`},
 		{"services: vswitch", "default/without", `service "default/without" has no address to translate: it has no cluster IP yet`},
-		{"services: kube-proxy", "default/web", `services are left to kube-proxy on this node, which therefore knows none, "default/web" neither`},
+		{"services: kube-proxy", "default/web", `services are left to kube-proxy on this node, so "default/web" is unknown`},
 	} {
 		s := newCluster().plugin(t, c.settings)
 		resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1"), headless, named, others, none, unnamed, labelled))

@@ -55,7 +55,7 @@ type carriage struct {
 }
 
 const (
-	offPolicies = "the cluster has network policies, which judge the addresses of pods, and segments deliver what is sent to services: NAT translates all services while it has"
+	offPolicies = "the cluster has network policies, which apply to pod addresses, while segments deliver packets to service addresses: NAT translates all services until the policies are removed"
 	offNoIPv6   = "this node has no IPv6 address, over which segments lead: NAT translates its services"
 )
 

@@ -160,7 +160,7 @@ func TestSegmentsCarryServices(t *testing.T) {
 	all = update(t, s, &controller.KubeStateChange{Resource: dbresources.EndpointSlice, PrevValue: webSlice("a", "10.1.2.2@node2")}).Apply(all)
 	requireKeys(t, "without endpoints", all, false, policyKey, steeringKey)
 	report = reportOf(t, s, "?service=default/web", http.StatusOK)
-	if limits := fmt.Sprint(report.Services[0].Limits); !strings.Contains(limits, "10.96.0.10 is translated, not carried by segments: there is no endpoint") {
+	if limits := fmt.Sprint(report.Services[0].Limits); !strings.Contains(limits, "10.96.0.10 is translated, not carried by segments: it has no endpoint") {
 		t.Errorf("limits: %s", limits)
 	}
 }

@@ -248,7 +248,7 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	}
 	switch {
 	case main == "" || !ip.IsValid():
-		controller.Logger(ctx, s.log).Info("Pods cannot reach what is outside of the cluster: no interface leads to the default gateway", "gateway", gateway)
+		controller.Logger(ctx, s.log).Info("No interface leads to the default gateway: pods cannot reach the outside", "gateway", gateway)
 		return "", netip.Addr{}
 	case s.network.GetVxlanBVIIfName() == "" && main == s.network.GetMainInterface():
 		controller.Logger(ctx, s.log).Info("natExternalTraffic has no effect: without overlay, traffic between pods leaves through the main interface too")

@@ -149,7 +149,7 @@ func TestTooManySourceRanges(t *testing.T) {
 		}
 		const pod, client = "10.1.1.9", "192.0.2.1"
 		if !isWrong(pod, "203.0.113.1") || !isWrong(client, "203.0.113.2") || what == "ports" && isWrong(pod, "203.0.113.2") {
-			t.Errorf("too many %s: who may connect is explained otherwise", what)
+			t.Errorf("too many %s: the explanation of permitted clients differs", what)
 		}
 		config, _, _ = change(t, s, kubeChange(small, nil), config)
 		less := proto.CloneOf(big)

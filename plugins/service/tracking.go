@@ -29,7 +29,7 @@ func (t *tracking) set(translates bool) {
 		}
 	}
 	if text != "" && text != t.failed {
-		t.log.Warn("Connection tracking has settings of its own, not those of service.conf", "error", text)
+		t.log.Warn("Applying conntrack settings of service.conf failed", "error", text)
 	}
 	t.failed = text
 }

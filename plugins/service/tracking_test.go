@@ -44,7 +44,7 @@ func TestSettingsOfConnectionTracking(t *testing.T) {
 	s := up(true)
 	resync(t, s, controller.KubeState{})
 	if applied.Load() != 0 || noted(s) {
-		t.Errorf("beside kube-proxy: applied %d times, notes %q", applied.Load(), s.Notes())
+		t.Errorf("with kube-proxy: applied %d times, notes %q", applied.Load(), s.Notes())
 	}
 	c.mu.Lock()
 	c.others = ""

@@ -80,7 +80,7 @@ func (d *Drops) Describe(out chan<- *prometheus.Desc) { out <- d.desc }
 func (d *Drops) Collect(out chan<- prometheus.Metric) {
 	report, err := d.Report()
 	if err != nil {
-		d.log.Warn("Cannot read the drops of source guards", "error", err)
+		d.log.Warn("Reading the drop counters of source guards failed", "error", err)
 		return
 	}
 	type series struct{ iface, reason string }

@@ -56,7 +56,7 @@ func (s *Sessions) Describe(out chan<- *prometheus.Desc) {
 func (s *Sessions) Collect(out chan<- prometheus.Metric) {
 	n, err := s.source()
 	if err != nil {
-		s.log.Warn("The number of translated connections cannot be read", "error", err)
+		s.log.Warn("Reading the number of translated connections failed", "error", err)
 		return
 	}
 	tell := func(desc *prometheus.Desc, value uint64) {

@@ -90,7 +90,7 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	all, err := c.source()
 	if err != nil {
-		c.log.Warn("Interface statistics cannot be read", "error", err)
+		c.log.Warn("Reading interface statistics failed", "error", err)
 		return
 	}
 	pods := c.pods.PodInterfaces()

@@ -71,19 +71,19 @@ func (f File) Load() (*Journal, error) {
 	}
 	var version struct{ Version int }
 	if err := json.Unmarshal(data, &version); err != nil {
-		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content by hand or restart the machine, then remove the file", f, err)
+		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content manually, or restart the machine, then remove the file", f, err)
 	}
 	if version.Version > Version {
-		return nil, fmt.Errorf("%w: %s has version %d, this program knows up to %d; run the newer contiv-stn, and have it give everything back (contiv-stn release) before you go back to this one",
+		return nil, fmt.Errorf("%w: %s has version %d, but this program supports up to %d: run contiv-stn release of the newer version before you downgrade",
 			ErrNewer, f, version.Version, Version)
 	}
 	var j Journal
 	if err := json.Unmarshal(data, &j); err != nil {
-		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content by hand or restart the machine, then remove the file", f, err)
+		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content manually, or restart the machine, then remove the file", f, err)
 	}
 	for _, e := range j.NICs {
 		if e == nil || e.State == nil || e.Name == "" {
-			return nil, fmt.Errorf("journal %s is damaged: an entry has no name or no state; restore the network cards by hand or restart the machine, then remove the file", f)
+			return nil, fmt.Errorf("journal %s is damaged: an entry has no name or no state; restore the network cards manually, or restart the machine, then remove the file", f)
 		}
 	}
 	return &j, nil

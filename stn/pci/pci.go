@@ -82,7 +82,7 @@ func device(address string) string { return "bus/pci/devices/" + address }
 // Bind binds a device to a driver. It does nothing if the device already has it.
 func (b Bus) Bind(address, driver string) error {
 	if err := b.bind(address, driver); err != nil {
-		return fmt.Errorf("giving PCI device %s to the driver %s: %w", address, driver, err)
+		return fmt.Errorf("binding PCI device %s to the driver %s: %w", address, driver, err)
 	}
 	return nil
 }
@@ -91,7 +91,7 @@ func (b Bus) bind(address, driver string) error {
 	if drivers, err := b.List("bus/pci/drivers"); err != nil {
 		return err
 	} else if !slices.Contains(drivers, driver) {
-		return fmt.Errorf("the kernel has no such driver: load it, such as by `modprobe %s`", driver)
+		return fmt.Errorf("the kernel has no such driver: load it, for example with `modprobe %s`", driver)
 	}
 	now, err := b.DriverOf(address)
 	if err != nil {
@@ -115,9 +115,9 @@ func (b Bus) bind(address, driver string) error {
 	case err != nil:
 		return err
 	case now == "":
-		return errors.New("the driver did not take it: the kernel's log says why (dmesg)")
+		return errors.New("the driver refused it: see the kernel's log (dmesg)")
 	case now != driver:
-		return fmt.Errorf("driver %s took it", now)
+		return fmt.Errorf("driver %s is bound to it", now)
 	}
 	return nil
 }

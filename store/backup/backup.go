@@ -77,7 +77,7 @@ func update(ctx context.Context, to store.Batcher, prefix string, want []store.K
 }
 
 func (s *Store) lagging(err error) {
-	s.log.Warn("Cannot write the copy of the local store; pods are lost if the local store is lost before the next start", "error", err)
+	s.log.Warn("Writing the copy of the local store failed", "error", err)
 }
 
 // repeat applies changes that were made in the first store to the second.

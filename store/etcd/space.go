@@ -45,7 +45,7 @@ func (s *space) wrote(err error) {
 	s.full = err != nil
 }
 
-var errFull = errors.New("etcd is full and refuses what is new: delete what is not needed in it, or raise its quota (contiv-etcd --quota-mib, etcd.quotaMiB of the chart)")
+var errFull = errors.New("etcd is full and refuses writes: delete unneeded keys, or raise its quota (contiv-etcd --quota-mib, etcd.quotaMiB of the chart)")
 
 // Full says what to do if etcd refuses writes because its quota is used up; nil: it does not, or
 // cannot be asked. It asks once in a minute, and whenever etcd was full.

@@ -87,7 +87,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 		return nil, nil
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		return nil, errors.New("etcd: cert-file and key-file must be given together")
+		return nil, errors.New("etcd: cert-file and key-file require each other: set both")
 	}
 	credentials := c.Credentials
 	if credentials == nil {

@@ -22,7 +22,7 @@ func TestBroker(t *testing.T, new func(t *testing.T) store.Broker) {
 		name string
 		run  func(*testing.T, *suite)
 	}{
-		{"Get returns what was put last", getReturnsLastPut},
+		{"Get returns the last value put", getReturnsLastPut},
 		{"Get of a missing key is no error", getMissing},
 		{"List returns the pairs with a prefix, sorted", list},
 		{"List of everything", listAll},

@@ -78,7 +78,7 @@ var bars = []bar{
 		limits: unlimited("K", 10, 100, 1_000, 10_000), growth: linear,
 	},
 	{
-		benchmark: "PendingUnblocked", title: "what N values wait for appears", unit: "µs/value",
+		benchmark: "PendingUnblocked", title: "the dependency of N values appears", unit: "µs/value",
 		limits: unlimited("N", 100, 1_000, 10_000, 100_000), growth: linear,
 	},
 	{
@@ -90,7 +90,7 @@ var bars = []bar{
 		limits: peers("N", peerHeap, 1),
 	},
 	{
-		benchmark: "Memory", title: "steady state, history off, against what it was", unit: "heap-B/value",
+		benchmark: "Memory", title: "steady state, history off, compared with the baseline", unit: "heap-B/value",
 		limits: kept("N", ownHeap),
 	},
 	{

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	verbose := flag.Bool("v", false, "print the lines of the KVScheduler's benchmarks as well")
+	verbose := flag.Bool("v", false, "also print the lines of the KVScheduler's benchmarks")
 	raw := flag.String("raw", "bin/bench.txt", "file for all lines of go test, e.g. for benchstat")
 	bench := flag.String("bench", ".", "benchmarks to run, as for go test")
 	count := flag.Int("count", 1, "times to run each; the best result counts")

@@ -201,7 +201,7 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 		return nil
 	})
 	if err := s.ping("a1", pod2); err != nil {
-		t.Error("without etcd: ", err)
+		t.Error("etcd unreachable: ", err)
 	}
 	s.startEtcd()
 	s.awaitEtcd()

@@ -46,7 +46,7 @@ type item struct {
 var items = []item{
 	{"The nodes", (*demo).showNodes},
 	{"Pods, wired by contiv-cni as a container runtime calls it", (*demo).addPods},
-	{"Who reaches whom, measured with real packets", (*demo).showMatrix},
+	{"Connectivity, measured with real packets", (*demo).showMatrix},
 	{"The transaction that wired one pod", (*demo).showWiring},
 	{"Routes deleted by hand come back", (*demo).showDrift},
 	{"An agent is killed while packets flow", (*demo).showKill},

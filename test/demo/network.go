@@ -95,7 +95,7 @@ func (d *demo) showMatrix(ctx context.Context) error {
 // pod returns the first pod on the n-th node, if the pods were added.
 func (d *demo) pod(n int) (lab.Pod, error) {
 	if len(d.pods) <= n {
-		return lab.Pod{}, errors.New("there are no pods")
+		return lab.Pod{}, errors.New("the lab has no pods")
 	}
 	return d.pods[n], nil
 }
@@ -173,10 +173,10 @@ func (d *demo) showCommands() {
 		{"pod add shop --node node1", "one more pod"},
 		{"exec shop -- ping -c1 " + lab.OutsideAddress.Addr().String(), "a packet from it to the outside"},
 		{"matrix", "all paths, measured"},
-		{"ctl events", "what happened, and what the agents did about it"},
+		{"ctl events", "the events, and the operations of the agents"},
 		{"ctl txns 1 --node node1", "one transaction in full; without number, all in short"},
 		{"ctl values --node node1", "the states of all values of a node"},
-		{"ctl dump config/vpp/ --node node1", "what the kernel of a node holds, read back now"},
+		{"ctl dump config/vpp/ --node node1", "the state of a node's kernel, read back now"},
 		{"node add node3", "one more node"},
 		{"node kill node1", "crash an agent; node start node1 brings it back"},
 		{"etcd stop", "take the database away; etcd start brings it back"},

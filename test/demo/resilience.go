@@ -64,7 +64,7 @@ func repairOf(ctx context.Context, agent *lab.REST, since time.Time, keyPart str
 		return found != nil, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("no recorded transaction tells of its repair: %w", err)
+		return nil, fmt.Errorf("no recorded transaction repaired it: %w", err)
 	}
 	return found, nil
 }

@@ -88,7 +88,7 @@ func TestContivLabGivesTheUserACluster(t *testing.T) {
 			t.Errorf("%v: %v, want a hint at kubectl", args, err)
 		}
 	}
-	if _, err := contivLab(t.Context(), "up", "--kubernetes", "--name", name, "--source", source); err == nil || !strings.Contains(err.Error(), "is up already") {
+	if _, err := contivLab(t.Context(), "up", "--kubernetes", "--name", name, "--source", source); err == nil || !strings.Contains(err.Error(), "is already up") {
 		t.Errorf("up again: %v", err)
 	}
 }

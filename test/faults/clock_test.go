@@ -24,7 +24,7 @@ import (
 func TestClock(t *testing.T) {
 	t.Parallel()
 	if !*jumpClock {
-		t.Skip("it builds an agent whose clock can be moved: run with -args -clock")
+		t.Skip("it builds an agent with a movable clock: run with -args -clock")
 	}
 	if binaries == "" {
 		t.Skip("the lab makes network namespaces; run the tests as root")

@@ -62,8 +62,8 @@ func corruptFile(t *testing.T, s *site) {
 }
 
 func otherVersion(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields and have ones that this version does not know, there are kinds of values that it does not know, and "+
-		"one that it cannot decode. The agent is killed and started again, while etcd is down.")
+	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields or have unknown fields, some kinds of values are unknown, and "+
+		"one value cannot be decoded. The agent is killed and started again, while etcd is down.")
 	s.kill(t, "node1")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func otherVersion(t *testing.T, s *site) {
 	f.heal()
 	s.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
-	f.seesLog("node1", "Value in the database is ignored")
+	f.seesLog("node1", "Value in the database ignored")
 	late := s.pod(t, "late", "node1")
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)

@@ -12,7 +12,7 @@ import (
 
 var (
 	writeReport = flag.Bool("write", false, "write the report to docs/design/faults.md")
-	jumpClock   = flag.Bool("clock", false, "test jumps of the clock: builds an agent whose clock can be moved, which takes a minute when it is not cached")
+	jumpClock   = flag.Bool("clock", false, "test jumps of the clock: builds an agent with a movable clock, which takes a minute when it is not cached")
 )
 
 var binaries string

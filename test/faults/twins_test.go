@@ -80,7 +80,7 @@ func sameNode(t *testing.T, s *site) {
 	f.sees("second agent", words)
 	words = s.newTwin(t, "node1", append(command, "--bolt", s.Path("nodes", "node1", "twin.db"))...).end(t)
 	if !strings.Contains(words, "another process listens") && !strings.Contains(words, "is in use") {
-		t.Errorf("it ended without saying who is in the way: %s", words)
+		t.Errorf("it ended without naming the other agent: %s", words)
 	}
 	f.sees("second agent with its own file", words)
 	f.row.Kept = "The first agent continues."
@@ -90,7 +90,7 @@ func sameNode(t *testing.T, s *site) {
 // sameName lets another machine's agent claim to be node1. Kubernetes has another address of node1
 // than its NIC, so that addresses do not identify the machine.
 func sameName(t *testing.T, s *site) {
-	f := begin(t, s, "Agent on another node with the same name", "The agent of a third machine is started with the name of a node that exists, and that Kubernetes knows by another address than that of its NIC. "+
+	f := begin(t, s, "Agent on another node with the same name", "The agent of a third machine is started with the name of an existing node, to which Kubernetes assigns another address than the one of its NIC. "+
 		"It finds the claim of the living agent in etcd, does nothing, and waits for that agent to end. That one is killed with SIGKILL meanwhile, and started again.")
 	s.setInternalIP(t, "node1", "172.31.9.1")
 	imposter, err := s.AddNode(t.Context(), "node3")
@@ -149,7 +149,7 @@ func sameName(t *testing.T, s *site) {
 	}
 	w.kill()
 	for line := range strings.Lines(w.output.String()) {
-		if strings.Contains(line, "The name of this node is taken") {
+		if strings.Contains(line, "Node name used by another machine") {
 			f.sees("log", logTime.ReplaceAllString(line, ""))
 		} else if strings.Contains(line, "Node ID known") || strings.Contains(line, "Node ID claimed") {
 			t.Errorf("the second agent has worked: %s", line)
@@ -158,7 +158,7 @@ func sameName(t *testing.T, s *site) {
 	if err := s.DelNode(t.Context(), imposter.Name); err != nil {
 		t.Error(err)
 	}
-	f.row.Kept = "The node that has the name keeps it. A claim outlives an agent that crashed by 15 s; only an agent on another machine, or after a reboot, has to wait for that. " +
+	f.row.Kept = "The first node keeps the name. The claim of a crashed agent expires after 15 s; only an agent on another machine, or after a reboot, has to wait for that. " +
 		"Without etcd an agent works unclaimed."
 	f.end()
 }

@@ -102,7 +102,7 @@ func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, ears map[net
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(addr.Is6()), addr, last, false))
 		seen := ear.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
-			t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
+			t.Errorf("packets of the pod to %v with its own address do not arrive", addr)
 		}
 		for name := range forged {
 			if slices.ContainsFunc(seen, frames.Containing(name)) {
@@ -188,7 +188,7 @@ func (l *attackLab) sendInTurn(t *testing.T, list [][]byte) {
 		last := fmt.Sprintf("barrier-%d-", l.barriers)
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), addr, last, false))
 		if l.near.Wire.Receive(await.Patience, frames.Containing(last)) == nil {
-			t.Fatal("what the pod sends with its own address does not arrive")
+			t.Fatal("packets of the pod with its own address do not arrive")
 		}
 	}
 }

@@ -137,7 +137,7 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 		inject(side.from.Netns, side.src, side.dst, side.to, side.at, text)
 		seen := side.to.Wire.Receive(await.Patience, frames.Containing(text))
 		if seen == nil {
-			t.Errorf("what %s sends through a tunnel does not arrive", side.from.Name)
+			t.Errorf("packets of %s through a tunnel do not arrive", side.from.Name)
 		}
 		for _, forged := range []string{"pod to its node", "pod to another node", "router to a node", "outside to a node"} {
 			if slices.ContainsFunc(seen, frames.Containing(forged)) {

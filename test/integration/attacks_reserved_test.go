@@ -52,7 +52,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 		"far":   fmt.Sprintf("%v:2222/TCP is not translated, because a process of node node2 has the port", l.node2.Address.Addr()),
 		"leads": "gets no clients, because port 4789/UDP is reserved for the tunnels between nodes (VXLAN)",
 	} {
-		await.That(t, "service "+name+" says what it is without", func() error {
+		await.That(t, "service "+name+" reports its missing ports", func() error {
 			var report service.Report
 			if err := l.Agent("node1").Get(t.Context(), service.URL+"?service=tenant/"+name, &report); err != nil {
 				return err
@@ -77,7 +77,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 	}
 	l.wantService(t)
 	out, err := contivLab(t, l.Lab, "ctl", "status")
-	if err == nil || !strings.Contains(out, "services ask for addresses and ports that nodes need") {
+	if err == nil || !strings.Contains(out, "services request addresses and ports reserved for nodes") {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 

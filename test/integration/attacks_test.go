@@ -26,7 +26,7 @@ func (l *attackLab) foreignSources(ipv6 bool) map[string]netip.Addr {
 	for range 40 {
 		unused = unused.Next()
 	}
-	list := map[string]netip.Addr{"pod of the node": near, "pod of another node": far, "nobody in the pods' subnet": unused}
+	list := map[string]netip.Addr{"pod of the node": near, "pod of another node": far, "an unused address in the pods' subnet": unused}
 	if ipv6 {
 		maps.Copy(list, map[string]netip.Addr{
 			"gateway": addr("fd10:1::1"), "node": addr("fd16::1"), "other node": addr("fd16::2"), "router": addr("fd16::fe"), "tunnel's end": addr("fd30::2"),
@@ -55,7 +55,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("sources of pods by the uplink", l.testUplink)
 	t.Run("packets of no connection", l.testInvalid)
 	t.Run("outside of the window", l.testOutsideOfTheWindow)
-	t.Run("what nodes need", l.testReserved)
+	t.Run("ports of nodes", l.testReserved)
 	t.Run("loopback of the node", l.testLoopback)
 	t.Run("time-outs of connections", l.testTimeouts)
 	t.Run("spoofed handshakes", l.testHandshakes)
@@ -65,7 +65,7 @@ func TestAttacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		ear := map[netip.Addr]*frames.Wire{l.near.Of(false): l.near.Wire}
-		forged := map[string][]byte{"while there is no agent": frames.Datagram(l.evil.MAC, l.evil.Gateway, l.far.Of(false), l.near.Of(false), "while there is no agent", false)}
+		forged := map[string][]byte{"without an agent": frames.Datagram(l.evil.MAC, l.evil.Gateway, l.far.Of(false), l.near.Of(false), "without an agent", false)}
 		if names := l.arrived(t, forged, ear); len(names) > 0 {
 			t.Errorf("arrived: %q", names)
 		}
@@ -153,7 +153,7 @@ func (l *attackLab) testAllowedSources(t *testing.T) {
 				t.Errorf("%s: nothing from %s", when, vip)
 			}
 			if slices.ContainsFunc(seen, frames.Containing("foreign")) {
-				t.Errorf("%s: what has a foreign source arrives", when)
+				t.Errorf("%s: a packet with a foreign source arrives", when)
 			}
 		}
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv4, 3)

@@ -49,7 +49,7 @@ func (l *attackLab) testUplink(t *testing.T) {
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(ipv6), l.near.Of(ipv6), "the last one", false))
 		seen := l.near.Wire.Receive(await.Patience, frames.Containing("the last one"))
 		if seen == nil {
-			t.Error("what a pod sends does not arrive")
+			t.Error("packets of a pod do not arrive")
 		}
 		if slices.ContainsFunc(seen, frames.Containing("by the uplink")) {
 			t.Errorf("IPv6 %v: packets with the source of a pod arrive by the uplink", ipv6)
@@ -71,8 +71,8 @@ func TestUplinkWithoutTunnels(t *testing.T) {
 	l.wantCounted(t, before, "", vswitch.DropUplink, 1)
 	command.In(t, l.node1.Netns, "ip route add 10.1.77.0/24 via "+lab.RouterAddress.Addr().String()+" proto bird")
 	routed := netip.MustParseAddr("10.1.77.5")
-	router.Send(t, frames.Datagram(from, to, routed, l.near.Of(false), "by a route of somebody else", false))
-	seen := l.near.Wire.Receive(await.Patience, frames.Containing("by a route of somebody else"))
+	router.Send(t, frames.Datagram(from, to, routed, l.near.Of(false), "by a route of another program", false))
+	seen := l.near.Wire.Receive(await.Patience, frames.Containing("by a route of another program"))
 	if seen == nil {
 		t.Error("packets of a network that a route leads to by the uplink do not arrive")
 	}
@@ -99,7 +99,7 @@ func (l *attackLab) testNeighbour(t *testing.T, router *frames.Wire, stranger fr
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), l.near.Of(false), "the last one", false))
 		seen := l.near.Wire.Receive(await.Patience, frames.Containing("the last one"))
 		if seen == nil {
-			t.Error("what a pod sends does not arrive")
+			t.Error("packets of a pod do not arrive")
 		}
 		if slices.ContainsFunc(seen, frames.Containing("in the name of a pod elsewhere")) {
 			t.Error("a host on the nodes' network sends in the name of a pod on another node")

@@ -434,7 +434,7 @@ func TestStatus(t *testing.T) {
 		_, err := os.Stat(socket)
 		return err
 	})
-	await.That(t, "STATUS tells of the startup resync", func() error {
+	await.That(t, "STATUS reports the startup resync", func() error {
 		err := status()
 		if code(err) == types.ErrPluginNotAvailable && strings.Contains(err.Error(), "startup resync") {
 			return nil

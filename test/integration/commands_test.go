@@ -72,7 +72,7 @@ func TestFailuresOfCommandsAreSeen(t *testing.T) {
 		{"exec absent -- true", "no pod and no node"},
 		{"node kill absent", "it has: node1 node2"},
 		{"--name absent status", "no such lab"},
-		{"up", "is up already"},
+		{"up", "is already up"},
 	} {
 		out, err := contivLab(t, l, strings.Fields(test.command)...)
 		if err == nil || !strings.Contains(out, test.want) {
@@ -131,7 +131,7 @@ func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 		during string
 	}{
 		{"Ctrl-C while the lab comes up", syscall.SIGINT, "node node1"},
-		{"Ctrl-C between packets", syscall.SIGINT, "Who reaches whom"},
+		{"Ctrl-C between packets", syscall.SIGINT, "Connectivity, measured"},
 		{"SIGTERM", syscall.SIGTERM, "Pods, wired"},
 		{"SIGKILL", syscall.SIGKILL, "Pods, wired"},
 	} {

@@ -185,7 +185,7 @@ func TestEtcdStopsAndStarts(t *testing.T) {
 	start()
 	flow(20)
 	end()
-	await.That(t, "what changed without etcd arrives at the agent", func() error {
+	await.That(t, "changes made without etcd arrive at the agent", func() error {
 		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
 			return fmt.Errorf("the address of pod late is held by %v", held)
 		}
@@ -216,7 +216,7 @@ func TestAgentStartsWithoutEtcd(t *testing.T) {
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	await.That(t, "what changed without etcd arrives at the agent", func() error {
+	await.That(t, "changes made without etcd arrive at the agent", func() error {
 		if held := heldBy(t, l, late); !slices.Contains(held, "kubernetes") {
 			return fmt.Errorf("the address of pod late is held by %v", held)
 		}

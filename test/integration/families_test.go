@@ -155,7 +155,7 @@ ipamConfig:
 		t.Fatal(err)
 	}
 	if err := pingIn(t.Context(), a1.Netns, outside, 1400); err == nil {
-		t.Error("the pod reaches the outside over IPv6 without translation, though nobody knows the way back")
+		t.Error("the pod reaches the outside over IPv6 without translation, though no host has a route back")
 	}
 	labtest.RequireQuiet(t, l)
 }

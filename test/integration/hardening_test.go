@@ -105,7 +105,7 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	evil.Wire.Send(t, frames.Datagram(evil.MAC, evil.Gateway, evil.Of(false), near.Of(false), "over IPv4", false))
 	seen := near.Wire.Receive(await.Patience, frames.Containing("over IPv4"))
 	if seen == nil {
-		t.Error("what the pod sends over IPv4 does not arrive")
+		t.Error("packets of the pod over IPv4 do not arrive")
 	}
 	if slices.ContainsFunc(seen, frames.Containing("over IPv6")) {
 		t.Error("the node forwards IPv6")

@@ -101,7 +101,7 @@ func TestHostileState(t *testing.T) {
 			}
 		}
 		if len(variants) == 0 && resource.Keyword != dbresources.NodeConfig {
-			t.Errorf("there is no %s to make hostile ones of", resource.Keyword)
+			t.Errorf("no %s to derive hostile ones from", resource.Keyword)
 		}
 		if perKind > 0 && len(variants) > perKind {
 			some := make([][]byte, perKind)

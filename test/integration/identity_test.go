@@ -199,7 +199,7 @@ spec:
 }
 
 func (l *identityLab) testOneAddress(t *testing.T) {
-	const text = "default/one, default/two all claim the address 10.1.77.7"
+	const text = "default/one, default/two claim the same address 10.1.77.7"
 	l.keep(t, "one", object("one", "o-1", "node9", "10.1.77.7"))
 	l.keep(t, "two", object("two", "o-2", "node8", "10.1.77.7"))
 	l.statusTells(t, true, text)

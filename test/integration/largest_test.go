@@ -87,9 +87,9 @@ endpoints: [{addresses: [%s], conditions: {ready: true}}]
 		wide.WriteString(wideService(n, 63, 64))
 	}
 	l.keep(t, "services", wide.String()+small+wideService(200, 250, 2000))
-	l.reaches(t, "a small service beside the largest", l.near.Netns, "10.96.0.70", 80)
+	l.reaches(t, "a small service in addition to the largest", l.near.Netns, "10.96.0.70", 80)
 	l.statusTells(t, true, "service default/wide200 is not translated: its addresses and ports come to 502000 frontends, and a service may have 4096",
-		"and there is no room for it: all services of the node come to 40961 frontends")
+		"and does not fit: all services of the node have 40961 frontends")
 	l.add(t, "later", "node1")
 	for n := range processor.MaxNodeFrontends / processor.MaxServiceFrontends {
 		if n != 9 { // the last one by name exceeds the limit

@@ -55,7 +55,7 @@ nodeConfig:
 	if err := ping(t, added[0], added[1]); err != nil {
 		t.Errorf("between nodes: %v", err)
 	}
-	await.That(t, "the pod reaches what is behind the second NIC", func() error {
+	await.That(t, "the pod reaches hosts behind the second NIC", func() error {
 		out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", added[0].Netns, "ping", "-n", "-q", "-c2", "-i0.02", "-W1", "198.51.100.9").CombinedOutput()
 		if err != nil {
 			return errors.New(string(out))

@@ -105,7 +105,7 @@ func TestNodeAddressesStay(t *testing.T) {
 	}
 	command.In(t, node1, "ip -6 address del 2001:db8:16::1/64 dev eth0")
 	for _, n := range nodes {
-		await.That(t, n.Name+" knows a good one of those that are left", func() error {
+		await.That(t, n.Name+" knows a good one of the remaining nodes", func() error {
 			return knowsAddresses(t, l, n.Name, "node1", []string{"192.168.16.1/24", "2001:db8:17::1/64"})
 		})
 	}

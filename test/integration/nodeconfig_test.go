@@ -48,7 +48,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 
 	n.put(`{"other_vpp_interfaces": [{"interface_name": "eth1", "ip": "10.50.0.1/24"}], "gateway": "10.50.0.254"}`)
 	n.awaitNICs("the second NIC and the gateway are configured", contivconf.FromNodeConfig, "10.50.0.1/24", "192.168.16.1/24", true)
-	await.That(t, "the pod reaches what is behind the second NIC", n.outside)
+	await.That(t, "the pod reaches hosts behind the second NIC", n.outside)
 	n.requireWorking()
 
 	// A failed write makes KSR sweep its own keys, but not the keys of the CRD controller.
@@ -77,12 +77,12 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	}
 	requireRestartWithoutOperations(t, l, "node1")
 	n.awaitRefusal("") // any error: the map order decides which one
-	n.awaitNICs("the mistake survived the restart, and so did what was in force", contivconf.FromNodeConfig, "10.50.0.1/24", "192.168.16.1/24", true)
+	n.awaitNICs("the mistake and the configuration in force survived the restart", contivconf.FromNodeConfig, "10.50.0.1/24", "192.168.16.1/24", true)
 
 	n.put(`{"otherVppInterfaces": [{"interfaceName": "eth1", "ip": "10.50.0.2/24"}], "gateway": "10.50.0.254",
 		"mainVppInterface": {"interfaceName": "eth0", "ip": "192.168.16.77/24"}}`)
 	n.awaitNICs("other addresses", contivconf.FromNodeConfig, "10.50.0.2/24", "192.168.16.77/24", true)
-	await.That(t, "the pod reaches what is behind the second NIC, by its new address", n.outside)
+	await.That(t, "the pod reaches hosts behind the second NIC, by its new address", n.outside)
 	n.requireWorking()
 
 	if _, err := n.etcd.Delete(t.Context(), nodeConfigKey); err != nil {

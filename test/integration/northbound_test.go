@@ -76,7 +76,7 @@ func (o *operator) await(key string, revision int64, want string) *feedbackpb.Va
 			return err
 		}
 		if answer.Count == 0 {
-			return errors.New("there is no status")
+			return errors.New("no status")
 		}
 		status.Reset()
 		if err := protojson.Unmarshal(answer.Kvs[0].Value, status); err != nil {
@@ -167,7 +167,7 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.await(loop, rev, "CONFIGURED")
-	await.That(t, "the status of what is deleted is removed", func() error {
+	await.That(t, "the status of a deleted value is removed", func() error {
 		answer, err := o.etcd.Get(t.Context(), o.prefix+models.StatusPrefix+tap)
 		if err == nil && answer.Count > 0 {
 			err = fmt.Errorf("it is %s", answer.Kvs[0].Value)

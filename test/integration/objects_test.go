@@ -157,7 +157,7 @@ func (l *objectsLab) keep(t *testing.T, name, text string) {
 
 func (l *objectsLab) statusTells(t *testing.T, tells bool, texts ...string) {
 	t.Helper()
-	await.That(t, fmt.Sprintf("contivctl status tells of %q: %v", texts, tells), func() error {
+	await.That(t, fmt.Sprintf("contivctl status shows %q: %v", texts, tells), func() error {
 		out, _ := contivLab(t, l.Lab, "ctl", "status")  // the exit code reports problems, too
 		words := strings.Join(strings.Fields(out), " ") // tables wrap lines
 		for _, text := range texts {
@@ -206,7 +206,7 @@ endpoints: [{addresses: ["%s"], nodeName: node1, conditions: {ready: true}}]
 	l.statusTells(t, true, `service default/texts has fields that cannot be read and have no effect: spec.externalIPs[2]: "198.51.100.300" is no IP address`,
 		`endpointslice default/texts-1 has fields that cannot be read and have no effect: endpoints[0].addresses[0]`)
 	for _, to := range []string{"10.96.0.42", "198.51.100.9", "198.51.100.10"} {
-		l.reaches(t, "beside an address that cannot be read, "+to, l.far.Netns, to, 80)
+		l.reaches(t, "in addition to an unreadable address, "+to, l.far.Netns, to, 80)
 	}
 	l.keep(t, "texts", manifest("198.51.100.12", zeros))
 	l.statusTells(t, false, "default/texts")
@@ -304,7 +304,7 @@ spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelect
 			l.keep(t, "invalid", c.policy)
 			l.isReached(t, l.far, l.server, l.port, c.server)
 			l.isReached(t, l.far, other, port, c.other)
-			l.statusTells(t, true, "invalid cannot be understood in part: "+c.part)
+			l.statusTells(t, true, "invalid is invalid in part: "+c.part)
 			await.That(t, "contivctl policies says why", func() error {
 				out, _ := contivLab(t, l.Lab, "ctl", "policies")
 				if words := strings.Join(strings.Fields(out), " "); !strings.Contains(words, c.part) || !strings.Contains(words, "0/2") {
@@ -319,9 +319,9 @@ spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelect
 		l.isReached(t, l.far, l.server, l.port, false)
 		labtest.RequireQuietRestart(t, l.Lab, "node2")
 		l.isReached(t, l.far, l.server, l.port, false)
-		l.statusTells(t, true, "policy invalid cannot be understood in part: spec.egress[0].protocols[0]")
+		l.statusTells(t, true, "policy invalid is invalid in part: spec.egress[0].protocols[0]")
 	})
-	l.statusTells(t, false, "cannot be understood")
+	l.statusTells(t, false, "is invalid in part")
 	l.isReached(t, l.far, l.server, l.port, true)
 }
 

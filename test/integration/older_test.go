@@ -33,7 +33,7 @@ import (
 // Directories of testdata/older are named after versions. They contain the etcd snapshot and local
 // files of a lab with the objects below, written by KSR, agents and a user of that version. The
 // current version must read all of them.
-var keepOlder = flag.String("keep-older", "", "a directory with programs: write what they leave behind to testdata/older/VERSION")
+var keepOlder = flag.String("keep-older", "", "a directory with programs: write their remaining state to testdata/older/VERSION")
 
 const (
 	olderDir = "testdata/older"
@@ -187,7 +187,7 @@ func TestLocalFilesOfOlderVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			if first := events.Events[0]; len(events.Runs) != 2 || first.Run != 1 || first.Event.Name != "Database Resync" {
-				t.Errorf("of what happened before: %v, %v", events.Runs, first)
+				t.Errorf("of earlier events: %v, %v", events.Runs, first)
 			}
 
 			if err := errors.Join(l.StopAgent(t.Context(), "node1"), os.Remove(mirror), l.StartEtcd(t.Context())); err != nil {
@@ -244,7 +244,7 @@ func revivePods(t *testing.T, file string) {
 
 func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	t.Helper()
-	await.That(t, "node1 has what a user had put", func() error {
+	await.That(t, "node1 has the values of a user", func() error {
 		addresses, err1 := l.Exec(t.Context(), "node1", "ip", "-br", "address")
 		routes, err2 := l.Exec(t.Context(), "node1", "ip", "route")
 		if !strings.Contains(addresses, "10.60.0.1/24") || !strings.Contains(routes, "10.62.0.0/16 via 10.60.0.2") {
@@ -255,7 +255,7 @@ func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	translated := command.In(t, node1.Netns, "nft list ruleset")
 	for _, part := range []string{"10.96.0.77", "10.1.1.200"} {
 		if !strings.Contains(translated, part) {
-			t.Errorf("node1 does not translate the service: there is no %s in\n%s", part, translated)
+			t.Errorf("node1 does not translate the service: no %s in\n%s", part, translated)
 		}
 	}
 }

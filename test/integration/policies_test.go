@@ -92,7 +92,7 @@ func TestPoliciesAreRealised(t *testing.T) {
 			return fmt.Errorf("in etcd: %v, %v", s, err)
 		}
 		if s, err := published("node2"); err != nil || s != nil {
-			return fmt.Errorf("in etcd, where the policy is about nobody: %v, %v", s, err)
+			return fmt.Errorf("in etcd, where the policy selects no pods: %v, %v", s, err)
 		}
 		return nil
 	})
@@ -101,7 +101,7 @@ func TestPoliciesAreRealised(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	remove()
-	await.That(t, "nothing is told of it any more", func() error {
+	await.That(t, "it is not reported any more", func() error {
 		if s, err := published("node1"); err != nil || s != nil {
 			return fmt.Errorf("%v, %v", s, err)
 		}
@@ -151,7 +151,7 @@ func TestDenials(t *testing.T) {
 			return err
 		})
 	}
-	await.That(t, "the packet is told live", func() error {
+	await.That(t, "the packet is reported live", func() error {
 		knock()
 		for {
 			select {

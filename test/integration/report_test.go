@@ -71,7 +71,7 @@ func TestReport(t *testing.T) {
 	compared := 0
 	for i, c := range commands {
 		if strings.Contains(before[i].text, privateKey) {
-			t.Errorf("%s: an agent tells a secret", c)
+			t.Errorf("%s: an agent reveals a secret", c)
 		}
 		if before[i] != after[i] {
 			t.Logf("%s: not compared, agents have other answers now:\n%s", c, cmp.Diff(before[i].text, after[i].text))

@@ -55,7 +55,7 @@ func testSegmentsOfPods(t *testing.T, l *lab.Lab) {
 	victim, evil, friend := labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])
 	labtest.Apply(t, l, fmt.Sprintf(servedByA, victim.Of(true)))
 	var sids []netip.Addr
-	await.That(t, "there are segments", func() error {
+	await.That(t, "segments exist", func() error {
 		sids = nil
 		for _, node := range []string{"node1", "node2"} {
 			out, err := contivLab(t, l, "ctl", "values", "config/vpp/srv6/v2/localsid/", "--node", node)
@@ -90,7 +90,7 @@ func testSegmentsOfPods(t *testing.T, l *lab.Lab) {
 	evil.Wire.Send(t, frames.Datagram(evil.MAC, evil.Gateway, evil.Of(true), victim.Of(true), last, false))
 	seen := victim.Wire.Receive(await.Patience, frames.Containing(last))
 	if seen == nil {
-		t.Error("what the pod sends with its own address does not arrive")
+		t.Error("packets of the pod with its own address do not arrive")
 	}
 	for _, text := range sent {
 		if slices.ContainsFunc(seen, frames.Containing(text)) {

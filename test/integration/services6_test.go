@@ -55,7 +55,7 @@ func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 		"a pod, a node port":          {other.Netns, netip.AddrPortFrom(node1, 30086).String()},
 		"another node, the node port": {l.Name() + "-node2", netip.AddrPortFrom(node1, 30086).String()},
 	} {
-		await.That(t, "there is a way: "+what, func() error {
+		await.That(t, "a path exists: "+what, func() error {
 			_, _, err := labtest.AskPeer(c.client, "tcp", netip.MustParseAddrPort(c.to))
 			return err
 		})
@@ -72,7 +72,7 @@ func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 			}
 			defer response.Body.Close()
 			if got := response.Header.Get("X-Load-Balancing-Endpoint-Weight"); response.StatusCode != n.status || got != n.weight {
-				return fmt.Errorf("told %s, weight %s", response.Status, got)
+				return fmt.Errorf("got %s, weight %s", response.Status, got)
 			}
 			return nil
 		})

@@ -153,15 +153,15 @@ func TestServices(t *testing.T) {
 			}
 			response.Body.Close()
 			if got := response.Header.Get("X-Load-Balancing-Endpoint-Weight"); response.StatusCode != status || got != weight {
-				return fmt.Errorf("a load balancer is told %s, weight %s", response.Status, got)
+				return fmt.Errorf("a load balancer got %s, weight %s", response.Status, got)
 			}
 			return nil
 		})
 	}
-	healthCheck("load balancers are told of the local endpoint", http.StatusOK, "1")
+	healthCheck("load balancers learn of the local endpoint", http.StatusOK, "1")
 	remove("a1")
-	healthCheck("load balancers are told that there is none", http.StatusServiceUnavailable, "0")
-	await.That(t, "without local endpoint, it is told nothing", func() error {
+	healthCheck("load balancers learn that no local endpoint exists", http.StatusServiceUnavailable, "0")
+	await.That(t, "without a local endpoint, it gets nothing", func() error {
 		if _, err := host(st.Underlay()).Ask(nodeIP.String(), 30080); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
 			return fmt.Errorf("got %v, want a time-out", err)
 		}

@@ -60,7 +60,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 		`contiv_build_info{`,
 	} {
 		if !strings.Contains(text, "\n"+series) {
-			t.Errorf("there is no series %s", series)
+			t.Errorf("no series %s", series)
 		}
 	}
 	if problems, err := promlint.New(strings.NewReader(strings.ReplaceAll(text, "inPackets", "contiv_inPackets"))).Lint(); err != nil || len(problems) == 0 {

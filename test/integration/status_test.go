@@ -35,13 +35,13 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const undo = "nft delete table inet somebody"
+	const undo = "nft delete table inet foreign"
 	for _, fault := range []struct{ rule, want string }{
 		{"udp dport 4789 drop", "node node2 does not answer over the overlay (10.1.2.1)"},
-		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 of more than 1350 bytes are lost, but pods send up to 1450"},
+		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 larger than 1350 bytes are lost, but pods send up to 1450"},
 	} {
 		t.Run(fault.rule, func(t *testing.T) {
-			command.In(t, node2.Netns, "nft add table inet somebody; nft 'add chain inet somebody in { type filter hook input priority 0; }'; nft add rule inet somebody in "+fault.rule)
+			command.In(t, node2.Netns, "nft add table inet foreign; nft 'add chain inet foreign in { type filter hook input priority 0; }'; nft add rule inet foreign in "+fault.rule)
 			undone := false
 			t.Cleanup(func() {
 				if !undone {
@@ -70,8 +70,8 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 	}
 	awaitStatus(t, l, "node2", "healthy", "", "")
 	for _, c := range []struct{ netns, fault, undo, want string }{
-		{node2.Netns, "nft add table ip somebody; nft 'add chain ip somebody FORWARD { type filter hook forward priority 0; policy drop; }'",
-			"nft delete table ip somebody", "packets from local pods to pods of node node1 are dropped: the policy of chain FORWARD in table ip somebody is drop"},
+		{node2.Netns, "nft add table ip foreign; nft 'add chain ip foreign FORWARD { type filter hook forward priority 0; policy drop; }'",
+			"nft delete table ip foreign", "packets from local pods to pods of node node1 are dropped: the policy of chain FORWARD in table ip foreign is drop"},
 		{st.Underlay(), "ip link set port2 down", "ip link set port2 up", "its device eth0 has no carrier"},
 		{node2.Netns, "ip route add blackhole 10.1.1.7", "ip route del blackhole 10.1.1.7", "route blackhole 10.1.1.7/32 is foreign (protocol 3, boot: made by hand, or by a script) and diverts packets to 10.1.1.7"},
 	} {
@@ -115,7 +115,7 @@ func TestLostAddressOfANode(t *testing.T) {
 	}
 	t.Cleanup(undo)
 	command.In(t, node2.Netns, fmt.Sprintf("ip addr del %v dev eth0", node2.Address))
-	lost := fmt.Sprintf("the main interface eth0 has lost the node's address %v: ", node2.Address)
+	lost := fmt.Sprintf("the main interface eth0 lost the node's address %v: ", node2.Address)
 	awaitStatus(t, l, "node2", "degraded", "vswitch", lost)
 	await.That(t, "why says that the address is lost", func() error {
 		answer, code := askWhy(t, l, web.Name, db.Name)

@@ -29,7 +29,7 @@ func TestStolenNodeCannotFillEtcd(t *testing.T) {
 			key = "/vnf-agent/node2/fill/same"
 		}
 		if _, err := evil.Put(t.Context(), key, value); err != nil {
-			if !strings.Contains(err.Error(), "the limit of node:node2") {
+			if !strings.Contains(err.Error(), "node:node2 reached its limit") {
 				t.Fatalf("write %d: %v", i, err)
 			}
 			break
@@ -41,7 +41,7 @@ func TestStolenNodeCannotFillEtcd(t *testing.T) {
 	requireConnected(t, l, first, pod(t, l, "second", "node1")) // needs KSR and the other node
 	await.That(t, "status names the user", func() error {
 		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status").CombinedOutput() // the exit code reports problems, too
-		if !strings.Contains(string(out), "the limit of node:node2 in etcd is reached") {
+		if !strings.Contains(string(out), "node:node2 reached its limit in etcd") {
 			return fmt.Errorf("status is\n%s", out)
 		}
 		return nil

@@ -52,7 +52,7 @@ func TestPodInterfaceIsMovedAway(t *testing.T) {
 			})
 			out, err := l.Exec(t.Context(), test.to, "ip", "-o", "link")
 			if err != nil || strings.Contains(out, "loot") {
-				t.Errorf("what was taken away is still there: %s %v", out, err)
+				t.Errorf("the removed interface still exists: %s %v", out, err)
 			}
 			if after := deviceCount(t, l, "node1"); after != before {
 				t.Errorf("node1 has %d devices, %d before", after, before)

@@ -47,7 +47,7 @@ func TestEtcdKnowsTheNodes(t *testing.T) {
 		}
 	}
 	if _, err := l.EtcdAs("node:nobody"); err == nil {
-		t.Error("there is a certificate of a node that there is not")
+		t.Error("a certificate of an unknown node was issued")
 	}
 	if err := withoutCertificate(t, l, first.Netns); err == nil {
 		t.Error("etcd admits a pod that has no certificate")
@@ -88,7 +88,7 @@ func TestCredentialsOfALab(t *testing.T) {
 		}
 	}
 	refused(apply+"node2", "permission denied")
-	refused("credentials ops --dir "+dir, "name the nodes that it may configure")
+	refused("credentials ops --dir "+dir, "set the nodes that it may configure")
 	o.run("credentials ops --node node2 --dir "+dir, "Credentials written")
 	await.That(t, "ops may no longer configure node1", func() error {
 		if out, err := contivLab(t, l, strings.Fields(apply+"node1")...); err == nil || !strings.Contains(out, "permission denied") {

@@ -78,7 +78,7 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 	pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, pod.Of(false), lab.OutsideAddress.Addr(), "the last one", false))
 	seen := outside.Receive(await.Patience, frames.Containing("the last one"))
 	if seen == nil {
-		t.Fatal("what the pod sends outside does not arrive")
+		t.Fatal("packets of the pod to the outside do not arrive")
 	}
 	for _, frame := range seen {
 		if frames.MAC(frame[6:12]) == routerMAC {

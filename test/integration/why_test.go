@@ -57,61 +57,61 @@ func TestWhy(t *testing.T) {
 		}
 	}
 	if a, code := askWhy(t, l, "why-web", "why-db", "81"); code != 1 || a.Verdict != why.NotReached || !strings.Contains(fmt.Sprint(a.Probes), "refused") {
-		t.Errorf("a port that nobody listens on: %d, %+v", code, a)
+		t.Errorf("a closed port: %d, %+v", code, a)
 	}
 
 	for name, fault := range map[string]struct{ netns, fault, undo, verdict, where, want string }{
 		"ip_forward": {node1.Netns, "sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1",
 			why.NotReached, "node node1", "net/ipv4/ip_forward is 0"},
-		"rule of somebody": {node1.Netns, "nft add table inet somebody; nft 'add chain inet somebody theirs { type filter hook forward priority 0; }'; " +
-			"nft add rule inet somebody theirs ip daddr 10.1.2.0/24 drop comment mine", "nft delete table inet somebody",
-			why.NotReached, "node node1", `a rule of chain theirs in table inet somebody drops the packet (comment "mine")`},
-		"policy of somebody": {node1.Netns, "nft add table ip somebody; nft 'add chain ip somebody FORWARD { type filter hook forward priority 0; policy drop; }'; " +
-			"nft add rule ip somebody FORWARD ct state established,related accept", "nft delete table ip somebody",
-			why.NotReached, "node node1", "the policy of chain FORWARD in table ip somebody is drop"},
+		"foreign rule": {node1.Netns, "nft add table inet foreign; nft 'add chain inet foreign theirs { type filter hook forward priority 0; }'; " +
+			"nft add rule inet foreign theirs ip daddr 10.1.2.0/24 drop comment mine", "nft delete table inet foreign",
+			why.NotReached, "node node1", `a rule of chain theirs in table inet foreign drops the packet (comment "mine")`},
+		"foreign policy": {node1.Netns, "nft add table ip foreign; nft 'add chain ip foreign FORWARD { type filter hook forward priority 0; policy drop; }'; " +
+			"nft add rule ip foreign FORWARD ct state established,related accept", "nft delete table ip foreign",
+			why.NotReached, "node node1", "the policy of chain FORWARD in table ip foreign is drop"},
 		"port of the switch": {st.Underlay(), "ip link set port2 down", "ip link set port2 up",
 			why.NotReached, "node node2", "its device eth0 has no carrier"},
 		"path MTU": {st.Underlay(), "ip link set port2 mtu 1400", "ip link set port2 mtu 1500",
 			why.Narrow, "path", "bytes are lost, but pods send up to 1450: raise the MTU"},
-		"route of somebody": {node1.Netns, "ip route add 10.1.2.0/25 via 192.168.16.254", "ip route del 10.1.2.0/25 via 192.168.16.254",
+		"foreign route": {node1.Netns, "ip route add 10.1.2.0/25 via 192.168.16.254", "ip route del 10.1.2.0/25 via 192.168.16.254",
 			why.NotReached, "node node1", "route 10.1.2.0/25 dev eth0 via 192.168.16.254 is foreign"},
 		"wrong neighbour": {node1.Netns, "ip neigh replace 192.168.16.2 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 192.168.16.2 dev eth0",
-			why.NotReached, "node node1", "it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0)"},
-		"answers": {node1.Netns, chain("inet", "filter hook forward", "ip saddr 10.1.2.0/24 ct state established drop"), "nft delete table inet somebody",
-			why.NotReached, "node node1", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet somebody"},
-		"answers, elsewhere": {node2.Netns, chain("inet", "filter hook prerouting", "ip saddr 10.1.2.0/24 drop"), "nft delete table inet somebody",
-			why.NotReached, "node node2", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet somebody"},
-		"after routing": {node1.Netns, chain("ip", "filter hook postrouting", "ip daddr 10.1.2.0/24 drop"), "nft delete table ip somebody",
-			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table ip somebody"},
-		"as packets come": {node2.Netns, chain("netdev", "filter hook ingress device eth0", "udp dport 4789 drop"), "nft delete table netdev somebody",
-			why.NotReached, "node node2", "tunnel packets from node node1 are dropped: a rule of chain theirs in table netdev somebody"},
-		"as packets leave": {node1.Netns, chain("netdev", "filter hook egress device c-vxlanBVI", "ip daddr 10.1.2.0/24 drop"), "nft delete table netdev somebody",
-			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table netdev somebody"},
-		"in the bridge": {node1.Netns, chain("bridge", "filter hook forward", "ip daddr 10.1.2.0/24 drop"), "nft delete table bridge somebody",
-			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table bridge somebody"},
-		"translation": {node1.Netns, chain("ip", "nat hook prerouting", "ip daddr 10.1.2.0/24 dnat to 192.168.16.253"), "nft delete table ip somebody",
-			why.NotReached, "node node1", "get another destination: a rule of chain theirs in table ip somebody translates it"},
-		"tunnel's port rewritten": {node2.Netns, chain("ip", "filter hook prerouting", "udp dport 4789 udp dport set 9000"), "nft delete table ip somebody",
-			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip somebody translates it"},
+			why.NotReached, "node node1", "its neighbour entry for 192.168.16.2 of node node2 is 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0)"},
+		"answers": {node1.Netns, chain("inet", "filter hook forward", "ip saddr 10.1.2.0/24 ct state established drop"), "nft delete table inet foreign",
+			why.NotReached, "node node1", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet foreign"},
+		"answers, elsewhere": {node2.Netns, chain("inet", "filter hook prerouting", "ip saddr 10.1.2.0/24 drop"), "nft delete table inet foreign",
+			why.NotReached, "node node2", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet foreign"},
+		"after routing": {node1.Netns, chain("ip", "filter hook postrouting", "ip daddr 10.1.2.0/24 drop"), "nft delete table ip foreign",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table ip foreign"},
+		"as packets come": {node2.Netns, chain("netdev", "filter hook ingress device eth0", "udp dport 4789 drop"), "nft delete table netdev foreign",
+			why.NotReached, "node node2", "tunnel packets from node node1 are dropped: a rule of chain theirs in table netdev foreign"},
+		"as packets leave": {node1.Netns, chain("netdev", "filter hook egress device c-vxlanBVI", "ip daddr 10.1.2.0/24 drop"), "nft delete table netdev foreign",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table netdev foreign"},
+		"in the bridge": {node1.Netns, chain("bridge", "filter hook forward", "ip daddr 10.1.2.0/24 drop"), "nft delete table bridge foreign",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table bridge foreign"},
+		"translation": {node1.Netns, chain("ip", "nat hook prerouting", "ip daddr 10.1.2.0/24 dnat to 192.168.16.253"), "nft delete table ip foreign",
+			why.NotReached, "node node1", "get another destination: a rule of chain theirs in table ip foreign translates it"},
+		"tunnel's port rewritten": {node2.Netns, chain("ip", "filter hook prerouting", "udp dport 4789 udp dport set 9000"), "nft delete table ip foreign",
+			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip foreign translates it"},
 		"tunnel's port translated in a zone": {node2.Netns, "nft 'table ip zone { chain before { type filter hook prerouting priority -250; ct zone set 7; }; }'; " + chain("ip", "nat hook prerouting", "udp dport 4789 dnat to 192.168.16.2:9000"),
-			"nft delete table ip zone; nft delete table ip somebody",
-			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip somebody translates it"},
+			"nft delete table ip zone; nft delete table ip foreign",
+			why.NotReached, "node node2", "tunnel packets from node node1 get another destination: a rule of chain theirs in table ip foreign translates it"},
 		"policy rule": {node1.Netns, "ip rule add from 10.1.1.0/24 to 10.1.2.0/24 pref 77 blackhole", "ip rule del pref 77",
-			why.NotReached, "node node1", `are taken away by policy rule "77: from 10.1.1.0/24 to 10.1.2.0/24 blackhole": remove it with`},
+			why.NotReached, "node node1", `are diverted by policy rule "77: from 10.1.1.0/24 to 10.1.2.0/24 blackhole": remove it with`},
 		"policy rule for answers": {node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 prohibit", "ip rule del pref 77",
-			why.NotReached, "node node2", "packets from " + db.Address.String() + " to " + web.Address.String() + " are taken away by policy rule"},
+			why.NotReached, "node node2", "packets from " + db.Address.String() + " to " + web.Address.String() + " are diverted by policy rule"},
 		"policy rule to a table": {node1.Netns, "ip route add default via 192.168.16.254 table 77; ip rule add iif " + device(t, l, web) + " pref 77 lookup 77", "ip rule del pref 77; ip route flush table 77",
 			why.NotReached, "node node1", `lookup 77": remove it with`},
 		"pod's address elsewhere": {node2.Netns, "ip addr add " + web.Address.String() + "/32 dev lo", "ip addr del " + web.Address.String() + "/32 dev lo",
-			why.NotReached, "node node2", web.Address.String() + ", of a pod, is an address of this node's device lo"},
+			why.NotReached, "node node2", "pod address " + web.Address.String() + " is assigned to device lo of this node"},
 		"pod's address on its node": {node2.Netns, "ip addr add " + db.Address.String() + "/32 dev lo", "ip addr del " + db.Address.String() + "/32 dev lo",
-			why.AnsweredByNode, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
+			why.AnsweredByNode, "node node2", "pod address " + db.Address.String() + " is assigned to device lo of this node"},
 		"foreign route that drops": {node1.Netns, "ip route add blackhole " + db.Address.String(), "ip route del blackhole " + db.Address.String(),
 			why.NotReached, "node node1", "route blackhole " + db.Address.String() + "/32 is foreign (protocol 3, boot: made by hand, or by a script)"},
-		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "ip saddr 10.1.1.0/24 drop"), "nft delete table inet somebody",
-			why.NotReached, "pod default/why-db", "are dropped: a rule of chain theirs in table inet somebody"},
+		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "ip saddr 10.1.1.0/24 drop"), "nft delete table inet foreign",
+			why.NotReached, "pod default/why-db", "are dropped: a rule of chain theirs in table inet foreign"},
 		"policy rule in the pod": {db.Netns, "ip rule add pref 7 blackhole", "ip rule del pref 7",
-			why.NotReached, "pod default/why-db", "a route or a policy rule in it stops packets to " + web.Address.String()},
+			why.NotReached, "pod default/why-db", "a route or policy rule in the pod blocks packets to " + web.Address.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command.In(t, fault.netns, fault.fault)
@@ -157,8 +157,8 @@ func TestWhy(t *testing.T) {
 	t.Run("not judged", func(t *testing.T) {
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
 		a, code := askWhy(t, l, web.Name, db.Name)
-		command.In(t, node1.Netns, "nft delete table inet somebody")
-		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.PossibleCauses), "may be dropped by a rule of chain theirs in table inet somebody, which is not judged because it limits a rate") {
+		command.In(t, node1.Netns, "nft delete table inet foreign")
+		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.PossibleCauses), "may be dropped by a rule of chain theirs in table inet foreign, which is not evaluated because it limits a rate") {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
 		healthy()
@@ -169,7 +169,7 @@ func TestWhy(t *testing.T) {
 		port := (&vswitchtest.Host{NetNS: lab.NetnsPath(db.Netns)}).Serve(t, db.Address.String())
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "tcp flags & (syn|ack) == ack drop"))
 		a, code := askWhy(t, l, web.Name, db.Name, fmt.Sprint(port))
-		command.In(t, node1.Netns, "nft delete table inet somebody")
+		command.In(t, node1.Netns, "nft delete table inet foreign")
 		if code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "later packets from "+web.Address.String()+" to "+db.Address.String()+" are dropped: a rule of chain theirs") {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
@@ -212,8 +212,8 @@ func TestWhy(t *testing.T) {
 			})
 		}
 		for _, strict := range []struct{ netns, want string }{
-			{node2.Netns, "{node node2 answers from " + net1 + " to " + web.Address.String() + " are dropped as they come in at device " + device(t, l, db)},
-			{db.Netns, "{pod default/why-db packets from " + web.Address.String() + " are dropped as they come in at net1"},
+			{node2.Netns, "{node node2 answers from " + net1 + " to " + web.Address.String() + " are dropped on arrival at device " + device(t, l, db)},
+			{db.Netns, "{pod default/why-db packets from " + web.Address.String() + " are dropped on arrival at net1"},
 		} {
 			command.In(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=1")
 			a, code := askWhy(t, l, web.Name, net1)
@@ -235,7 +235,7 @@ func TestWhy(t *testing.T) {
 	// Only the tunnel is down, which no node detects.
 	t.Run("overlay", func(t *testing.T) {
 		command.In(t, st.Underlay(), chain("bridge", "filter hook prerouting", "udp dport 4789 drop"))
-		undo := func() { command.In(t, st.Underlay(), "nft delete table bridge somebody") }
+		undo := func() { command.In(t, st.Underlay(), "nft delete table bridge foreign") }
 		a, code := askWhy(t, l, "node1", "node2")
 		pods, podsCode := askWhy(t, l, web.Name, db.Name)
 		undo()
@@ -285,7 +285,7 @@ func TestWhy(t *testing.T) {
 
 // chain returns a shell command that adds another program's nftables table with one rule.
 func chain(family, hook, rule string) string {
-	return fmt.Sprintf("nft add table %s somebody; nft 'add chain %s somebody theirs { type %s priority 0; }'; nft 'add rule %s somebody theirs %s'", family, family, hook, family, rule)
+	return fmt.Sprintf("nft add table %s foreign; nft 'add chain %s foreign theirs { type %s priority 0; }'; nft 'add rule %s foreign theirs %s'", family, family, hook, family, rule)
 }
 
 func device(t *testing.T, l *lab.Lab, p lab.Pod) string {
@@ -370,9 +370,9 @@ func TestWhyOfServices(t *testing.T) {
 	farEnd := fmt.Sprintf("endpoint %v:%d", far.Address, ports[far.Name])
 	command.In(t, node2.Netns, chain("inet", "filter hook forward", "ip daddr "+far.Address.String()+" drop"))
 	ask("a foreign rule on the way to one endpoint", 1, why.SomeStopped, farEnd, "are dropped: a rule of chain theirs")
-	command.In(t, node2.Netns, "nft delete table inet somebody")
+	command.In(t, node2.Netns, "nft delete table inet foreign")
 	command.In(t, node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 blackhole")
-	ask("a policy rule on the way back", 1, why.SomeStopped, farEnd, "taken away by policy rule")
+	ask("a policy rule on the way back", 1, why.SomeStopped, farEnd, "diverted by policy rule")
 	command.In(t, node2.Netns, "ip rule del pref 77")
 	ask("mended", 0, why.Reached)
 

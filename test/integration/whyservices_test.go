@@ -94,7 +94,7 @@ func TestWhyServicesAreNotReached(t *testing.T) {
 	t.Run("a rule at a node port", func(t *testing.T) {
 		answers(why.NotProbed, 2, "", "203.0.113.77", "svc/asked")
 		command.In(t, node1.Netns, chain("inet", "filter hook prerouting", "tcp dport 30078 drop"))
-		t.Cleanup(func() { command.In(t, node1.Netns, "nft delete table inet somebody") })
+		t.Cleanup(func() { command.In(t, node1.Netns, "nft delete table inet foreign") })
 		a, code := askWhy(t, l, "203.0.113.77", "svc/asked")
 		if code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "packets from 203.0.113.77 to "+at1+" are dropped: a rule of chain theirs") || !strings.Contains(a.Untried, "nc -vz "+at2+" 30078") {
 			t.Errorf("exit code %d: %+v", code, a)
@@ -107,11 +107,11 @@ func TestWhyServicesAreNotReached(t *testing.T) {
 		undo := func() {
 			if !undone {
 				undone = true
-				command.In(t, node1.Netns, "nft delete table ip somebody")
+				command.In(t, node1.Netns, "nft delete table ip foreign")
 			}
 		}
 		t.Cleanup(undo)
-		const want = "get another source: a rule of chain theirs in table ip somebody translates it"
+		const want = "get another source: a rule of chain theirs in table ip foreign translates it"
 		answers(why.Reached, 1, want, client.Name, "svc/asked")
 		answers(why.Reached, 1, want, client.Name, server.Name)
 		awaitStatus(t, l, "node1", "degraded", "network", want)

@@ -100,7 +100,7 @@ func (l *Lab) readManifests(file string) ([]read, error) {
 		return nil, err
 	}
 	if st.Calico {
-		return nil, fmt.Errorf("lab %s reads no Kubernetes objects: %w; %s and node add and remove what it has", l.Name(), ErrCalico, Command(l.Name(), "pod"))
+		return nil, fmt.Errorf("lab %s has no Kubernetes objects: %w: use %s and node", l.Name(), ErrCalico, Command(l.Name(), "pod"))
 	}
 	data, err := readFile(file)
 	if err != nil {

@@ -350,7 +350,7 @@ func (n Node) hasCalicoRoutes(others []Node) error {
 					return err
 				}
 				if len(found) == 0 {
-					return fmt.Errorf("there is no route to the block %s of %s", cidr, o.Name)
+					return fmt.Errorf("no route to the block %s of %s", cidr, o.Name)
 				}
 			}
 		}

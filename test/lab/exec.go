@@ -21,7 +21,7 @@ func run(name string, args ...string) error {
 func commandError(name string, args []string, output []byte, err error) error {
 	command := strings.Join(append([]string{name}, args...), " ")
 	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("%s: %w; make packages installs what the lab needs", command, err)
+		return fmt.Errorf("%s: %w: install the programs of the lab with make packages", command, err)
 	}
 	if said := strings.TrimSpace(string(output)); said != "" {
 		return fmt.Errorf("%s: %w: %s", command, err, said)

@@ -77,7 +77,7 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 }
 
 func TestEndedVPPIsFoundInTheLog(t *testing.T) {
-	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process ended, restarting it" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
+	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process exited, restarting it" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
 	file := filepath.Join(t.TempDir(), "log")
 	for text, want := range map[string]string{
 		"":                            "",
@@ -142,6 +142,6 @@ func TestWaitingForAnAgentIsSaid(t *testing.T) {
 	})
 	c.patiently(func() {})
 	if len(said) > 0 {
-		t.Errorf("nobody waited: %q", <-said)
+		t.Errorf("no caller waited: %q", <-said)
 	}
 }

@@ -183,7 +183,7 @@ func List(root string) ([]string, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("listing labs: %w: they belong to another user: run this as root", err)
+		return nil, fmt.Errorf("listing labs: %w: they belong to another user: run the command as root", err)
 	case err != nil:
 		return nil, fmt.Errorf("listing labs: %w", err)
 	}
@@ -236,11 +236,11 @@ func (l *Lab) removeCrashed() error {
 	if st.Phase == Running && st.BootID == bootID() {
 		for _, p := range st.Processes {
 			if p.Alive() {
-				return fmt.Errorf("lab %s is up already; %s ends it, --name makes another one beside it", st.Name, Command(st.Name, "down"))
+				return fmt.Errorf("lab %s is already up: stop it with %s, or use --name for another lab", st.Name, Command(st.Name, "down"))
 			}
 		}
 	}
-	l.progress("removing what a crash left of lab %s", st.Name)
+	l.progress("removing the remains of crashed lab %s", st.Name)
 	return l.remove(st)
 }
 
@@ -413,7 +413,7 @@ func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
 			return err
 		}
 		if st.Phase != Running {
-			return fmt.Errorf("lab %s is not up, but %s; %s makes it anew", st.Name, st.Phase, Command(st.Name, "up"))
+			return fmt.Errorf("lab %s is not up, but %s: create it again with %s", st.Name, st.Phase, Command(st.Name, "up"))
 		}
 		return errors.Join(fn(st), l.writeEndpoints(), st.write(l.dir))
 	})
@@ -443,7 +443,7 @@ func requirePrograms(opts Options) error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the directory of binaries %q lacks %s; make build builds them, --bin-dir tells where they are", dir, strings.Join(missing, ", "))
+		return fmt.Errorf("directory %q lacks the programs %s: build them with make build, or set --bin-dir", dir, strings.Join(missing, ", "))
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("a lab makes network namespaces and must be run as root")

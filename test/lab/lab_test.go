@@ -137,7 +137,7 @@ func TestUpRefusesALabThatRuns(t *testing.T) {
 	opts := options(t)
 	up(t, opts)
 	_, err := lab.Up(t.Context(), opts)
-	requireError(t, err, "is up already")
+	requireError(t, err, "is already up")
 	if _, err := lab.Open(opts); err != nil {
 		t.Errorf("the lab that ran is gone: %v", err)
 	}
@@ -205,7 +205,7 @@ func TestUpNeedsBinaries(t *testing.T) {
 	opts := options(t)
 	os.Remove(filepath.Join(opts.BinDir, "contiv-ksr"))
 	_, err := lab.Up(t.Context(), opts)
-	requireError(t, err, "lacks contiv-ksr")
+	requireError(t, err, "lacks the programs contiv-ksr")
 }
 
 func TestForeignNamespaceIsLeftAlone(t *testing.T) {

@@ -110,7 +110,7 @@ func (s *State) named(names []string) ([]Endpoint, error) {
 			}
 		}
 		if len(endpoints) < 2 {
-			return nil, fmt.Errorf("a matrix is between at least two: name another one beside %s", endpoints[0].Name)
+			return nil, fmt.Errorf("a matrix needs at least two endpoints: add one to %s", endpoints[0].Name)
 		}
 	}
 	return endpoints, nil

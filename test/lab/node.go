@@ -183,7 +183,7 @@ func (l *Lab) writeNodeFiles(st *State, n Node) error {
 	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
 		return err
 	}
-	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + st.ContivConfig + VPPConfig(n)
+	contiv := "# Written by contiv-lab: the defaults and the options of the lab.\n" + st.ContivConfig + VPPConfig(n)
 	if n.SingleNIC {
 		contiv += l.stnConfig(n)
 	}
@@ -198,7 +198,7 @@ func (l *Lab) writeNodeFiles(st *State, n Node) error {
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
-		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + st.ServiceConfig,
+		"service.conf":           "# Written by contiv-lab: the defaults and the options of the lab.\n" + st.ServiceConfig,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {

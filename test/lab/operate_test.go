@@ -352,7 +352,7 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	for content, want := range map[string]string{
 		"kind: Node\nmetadata: {name: edge}": "node add edge adds one",
 		"kind: Pod":                          "needs apiVersion, kind and metadata.name",
-		"kind: [Pod":                         "app.yaml: document 1: no YAML: line 1",
+		"kind: [Pod":                         "app.yaml: document 1: invalid YAML: line 1",
 		"- a":                                "app.yaml: document 1: no Kubernetes object",
 		"# nothing":                          "app.yaml has no Kubernetes object",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": `app.yaml: document 1: Pod default/p: spec.nodename: no such field: did you mean "nodeName"?`,
@@ -360,7 +360,7 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: y}\nspec: {nodeName: node1}":                                                     "metadata.namespace: must be a string, not true: put it in quotes",
 		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: 1}\nspec: {ports: [{port: 80}]}":                                           "metadata.namespace: must be a string, not 1",
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: node1}\nspec: {nodeName: node2}": "nothing was applied",
-		serviceAt("a", 30080) + "---\n" + serviceAt("b", 30080):                                                                                     "node port 30080 is that of service default/a",
+		serviceAt("a", 30080) + "---\n" + serviceAt("b", 30080):                                                                                     "node port 30080 is used by service default/a",
 		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, name: bad}\n":           "nothing was applied",
 		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Service, metadata: {name: bad}, spec: {ports: [{port: 0}]}}]":                   "document 1, item 1: Service default/bad: spec.ports[0].port",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}":                                                                   "it has: node1 node2",
@@ -377,7 +377,7 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	}
 	done, err = l.Delete(t.Context(), file)
 	if !errors.Is(err, lab.ErrNotFound) || !strings.Contains(err.Error(), "Pod default/web: not found") || !slices.Equal(done, []string{"Service default/web deleted"}) {
-		t.Errorf("deleting what is partly gone: %q, %v", done, err)
+		t.Errorf("deleting partly deleted objects: %q, %v", done, err)
 	}
 }
 

@@ -121,7 +121,7 @@ func Ping(ctx context.Context, from, to Endpoint) (time.Duration, error) {
 	}
 	m := pingTimes.FindStringSubmatch(string(out))
 	if m == nil {
-		return 0, fmt.Errorf("ping says what was not expected: %s", out)
+		return 0, fmt.Errorf("unexpected output of ping: %s", out)
 	}
 	ms, err := strconv.ParseFloat(m[1], 64)
 	return time.Duration(ms * float64(time.Millisecond)), err
@@ -229,7 +229,7 @@ func probeTCP(ctx context.Context, from Endpoint, server *tcpServer) (rtt time.D
 		return 0, netip.Addr{}, fmt.Errorf("connected, but only %d of %d bytes came back: %w", n, len(sent), err)
 	}
 	if string(sent) != string(got) {
-		return 0, netip.Addr{}, errors.New("the bytes that came back are not those that were sent")
+		return 0, netip.Addr{}, errors.New("the received bytes differ from the sent ones")
 	}
 	return rtt, netip.AddrFrom16(client).Unmap(), nil
 }

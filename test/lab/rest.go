@@ -53,7 +53,7 @@ func (r *REST) do(ctx context.Context, method, path string, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("%s %s on %s: the answer is not what was expected: %w", method, path, r.socket, err)
+		return fmt.Errorf("%s %s on %s: unexpected answer: %w", method, path, r.socket, err)
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ const stateFile = "state.json"
 func readState(dir string) (*State, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("%w: lab %s belongs to another user: run this as root", err, filepath.Base(dir))
+		return nil, fmt.Errorf("%w: lab %s belongs to another user: run the command as root", err, filepath.Base(dir))
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s (%s makes one, contiv-lab list shows the existing labs)", ErrNoLab, filepath.Base(dir), Command(filepath.Base(dir), "up"))

@@ -94,7 +94,7 @@ func (l *Lab) Credentials(ctx context.Context, name string, client access.Client
 			}
 		}
 		if !st.users() {
-			return fmt.Errorf("lab %s has nobody who tells etcd of clients: it was made with --plain-text or --calico", st.Name)
+			return fmt.Errorf("lab %s has no users of etcd, because it was created with --plain-text or --calico", st.Name)
 		}
 		authority, err := l.authority()
 		if err != nil {

@@ -209,7 +209,7 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 	})
 }
 
-var vppEnd = regexp.MustCompile(`Process ended, restarting it.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
+var vppEnd = regexp.MustCompile(`Process exited, restarting it.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
 
 // vppEnded returns contiv-init's message about a VPP that crashed, "" without a crash.
 func vppEnded(init Process) string {

@@ -125,7 +125,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	})
 
 	Apply(t, l, onlyNear)
-	await.That(t, "the policy denies what comes from far", func() error {
+	await.That(t, "the policy denies packets from far", func() error {
 		for _, name := range []string{"eth0", "net1", "net2"} {
 			for _, addr := range addrs[name] {
 				if _, _, err := AskPeer(far.Netns, "tcp", netip.AddrPortFrom(addr, 8080)); err == nil {
@@ -139,7 +139,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	Delete(t, l, onlyNear)
 	everywhere("without the policy", far)
 	Apply(t, l, noEgress)
-	await.That(t, "the policy denies what the pod opens", func() error {
+	await.That(t, "the policy denies connections of the pod", func() error {
 		if _, err := askFrom(web.Netns, addrs["net1"][0], netip.AddrPortFrom(near.Address, 8080)); err == nil {
 			return errors.New("it reaches near from net1's address")
 		}

@@ -176,7 +176,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 
 	// Policies that select the pod as a peer apply to all its addresses.
 	Apply(t, l, onlyToServer)
-	await.That(t, "the policy denies what other opens elsewhere", func() error {
+	await.That(t, "the policy denies connections of other elsewhere", func() error {
 		if _, _, err := AskPeer(other.Netns, "tcp", netip.AddrPortFrom(client.Address, 8080)); !isTimeout(err) {
 			return fmt.Errorf("connecting to client: %v", err)
 		}

@@ -29,7 +29,7 @@ type values struct {
 	Global           map[string]any    `json:"global" about:"for charts that have this one as a part"`
 	Image            image             `json:"image" about:"of everything but VPP"`
 	ImagePullSecrets []pullSecret      `json:"imagePullSecrets" about:"Secrets to pull the images with"`
-	APIServer        string            `json:"apiServer" about:"where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy"`
+	APIServer        string            `json:"apiServer" about:"address of the API server for a cluster without kube-proxy, such as https://192.168.16.254:6443"`
 	Contiv           contivconf.Config `json:"contiv" about:"contiv.conf, the configuration of the network"`
 	Controller       controller.Config `json:"controller" about:"controller.conf, the event loop of agents"`
 	Service          service.Config    `json:"service" about:"service.conf, the implementation of services"`
@@ -59,7 +59,7 @@ type values struct {
 		Resources    map[string]any    `json:"resources" about:"requests and limits of contiv-ksr"`
 	} `json:"ksr" about:"contiv-ksr, which reflects Kubernetes into etcd"`
 	VSwitch struct {
-		EnableInterfaceStats bool           `json:"enableInterfaceStats" about:"export the counters of each interface to Prometheus"`
+		EnableInterfaceStats bool           `json:"enableInterfaceStats" about:"export the counters of each interface as metrics"`
 		Resources            map[string]any `json:"resources" about:"requests and limits of the agent"`
 	} `json:"vswitch" about:"the agent on nodes with the kernel as vswitch"`
 	CNI struct {

@@ -150,7 +150,7 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p.want(t, "everything passes without policies", func(_, _, _ string) bool { return true })
 
 	p.policy(t, "x", "deny", "{podSelector: {}}")
-	p.want(t, "nobody reaches x", func(_, dst, _ string) bool { return !in("x", dst) })
+	p.want(t, "no pod reaches x", func(_, dst, _ string) bool { return !in("x", dst) })
 	for _, name := range []string{"x/a", "x/b"} {
 		node, err := lab.Ping(t.Context(), p.node(t, p.pods[name].Node), p.pods[name].Endpoint())
 		if err != nil {
@@ -232,7 +232,7 @@ func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p.want(t, "a network policy overrides the baseline", isolated)
 
 	p.clusterPolicy(t, "later", "Admin", 9, "subject: {"+all+"}, ingress: [{name: web, action: Deny, from: [{"+all+"}], protocols: [{destinationNamedPort: web}]}]")
-	p.want(t, "nobody reaches ports with the name web", func(src, dst, port string) bool { return isolated(src, dst, port) && port != "tcp/80" })
+	p.want(t, "no pod reaches ports with the name web", func(src, dst, port string) bool { return isolated(src, dst, port) && port != "tcp/80" })
 
 	p.clusterPolicy(t, "earlier", "Admin", 3, "subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {pod: a}}}}, ingress: ["+
 		"{action: Pass, from: [{pods: {namespaceSelector: {matchLabels: {team: red}}, podSelector: {matchLabels: {pod: b}}}}]}, "+

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	clusters     = flag.Int("clusters", 20, "random clusters whose packets are walked through nftables in memory")
+	clusters     = flag.Int("clusters", 20, "packets of random clusters, walked through nftables in memory")
 	clustersSeed = flag.Uint64("clusters.seed", 0, "of the first cluster")
 )
 
@@ -126,13 +126,13 @@ func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
 				node := newMemoryNode()
 				facts := w.InAnotherOrder()
 				if order == 0 {
-					facts = w.Told
+					facts = w.Facts
 				}
 				for len(facts) > 0 {
 					some := facts[:min(len(facts), 1+w.Random.IntN([]int{1, 8, 300}[order%3]))]
 					facts = facts[len(some):]
 					for _, f := range some {
-						f.Tell(node.processor)
+						f.Apply(node.processor)
 					}
 					node.take(t)
 					if w.Chance(5) {
@@ -177,12 +177,12 @@ func TestConnectionsOfRandomClusters(t *testing.T) {
 				return o
 			}
 			for step := range 60 {
-				told := len(w.Told)
+				before := len(w.Facts)
 				for range 1 + w.Random.IntN(8) {
 					w.Change()
 				}
-				for _, fact := range w.Told[told:] {
-					fact.Tell(node.processor)
+				for _, fact := range w.Facts[before:] {
+					fact.Apply(node.processor)
 				}
 				node.take(t)
 				switch w.Random.IntN(10) {

@@ -82,13 +82,13 @@ func (p *policyLab) rows() []row {
 		{"a protocol of SCTP",
 			[]string{networkPolicy("x", "p", "{podSelector: "+isPodA+", policyTypes: [Egress], egress: [{ports: [{protocol: SCTP}]}]}")},
 			func(src, _, port string) bool { return src != "x/a" || in("sctp", port) }},
-		{"names of ports are those of each pod, sidecars included, and of a protocol",
+		{"names of ports are specific to a pod, including its sidecars, and to a protocol",
 			[]string{networkPolicy("x", "p", "{podSelector: {}, ingress: [{ports: [{port: api}, {port: web, protocol: UDP}, {port: init}, {port: none}]}]}")},
 			func(_, dst, port string) bool { return !in("x", dst) || api(dst, port) }},
-		{"names of ports are those of each destination",
+		{"names of ports are specific to a destination",
 			[]string{networkPolicy("x", "p", "{podSelector: "+isPodA+", policyTypes: [Egress], egress: [{to: [{namespaceSelector: {}}], ports: [{port: api}]}]}")},
 			func(src, dst, port string) bool { return src != "x/a" || api(dst, port) }},
-		{"policies add up, and both ends have a say",
+		{"policies are additive, and both ends must allow",
 			[]string{
 				networkPolicy("x", "p", "{podSelector: {}, ingress: [{from: [{namespaceSelector: "+blue+"}], ports: [{port: 80}]}]}"),
 				networkPolicy("x", "q", "{podSelector: "+isPodA+", ingress: [{from: [{podSelector: {}}]}]}"),
@@ -112,7 +112,7 @@ func (p *policyLab) rows() []row {
 				}
 				return !in("udp", port)
 			}},
-		{"what passes the tier Admin goes to network policies, without them to the tier Baseline",
+		{"traffic passed by the tier Admin is decided by network policies, or without them by the tier Baseline",
 			[]string{
 				clusterPolicy("pass", "Admin", 5, "subject: {namespaces: {}}, ingress: [{action: Pass, from: [{namespaces: "+blue+"}]}, {action: Accept, from: [{namespaces: "+red+"}]}]"),
 				networkPolicy("x", "p", "{podSelector: "+isPodA+", ingress: [{ports: [{port: 80}]}]}"),

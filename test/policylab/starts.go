@@ -33,7 +33,7 @@ const startsAtOnce = 4
 func NewPods(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
 	p.policy(t, "x", "deny", "{podSelector: {}}")
-	p.want(t, "nobody reaches x", func(_, dst, _ string) bool { return !strings.HasPrefix(dst, "x/") })
+	p.want(t, "no pod reaches x", func(_, dst, _ string) bool { return !strings.HasPrefix(dst, "x/") })
 	add := func(namespace string, number, n int) []lab.Pod {
 		var specs []lab.PodSpec
 		for i := range n {
@@ -94,7 +94,7 @@ func NewPods(t *testing.T, l *lab.Lab) {
 	}
 	took := time.Since(began)
 	rounds, knocks := k.sent()
-	t.Logf("%d pods started in %v, at whose addresses %d packets and connections knocked, one of each every %v", started, took, knocks, took/time.Duration(rounds))
+	t.Logf("%d pods started in %v; %d packets and connections arrived at their addresses, one of each every %v", started, took, knocks, took/time.Duration(rounds))
 }
 
 // arrived returns the number of packets that the stack of a pod has received on closed ports.
@@ -213,7 +213,7 @@ func (k *knocker) round(t *testing.T) {
 	defer k.mu.Unlock()
 	for end := k.rounds + 3; k.rounds < end; k.news.Wait() {
 		if k.ended {
-			t.Fatal("nobody knocks any more")
+			t.Fatal("no packets are sent any more")
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (p *programmed) after(tb testing.TB, change func(), done func(lists map[str
 		select {
 		case <-p.news:
 		case <-timeout:
-			tb.Fatal("nftables has not what was asked for")
+			tb.Fatal("nftables lacks the requested policies")
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (l *attackLab) nothingArrived(t *testing.T, texts []string) {
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), p.Of(false), last, false))
 		seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
-			t.Errorf("what a pod sends does not arrive at %s", p.Name)
+			t.Errorf("packets of a pod do not arrive at %s", p.Name)
 		}
 		for _, text := range texts {
 			if slices.ContainsFunc(seen, frames.Containing(text)) {

@@ -48,7 +48,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 		"to-own":  fmt.Sprintf("endpoint %v:4789/UDP gets no clients", node1),
 		"to-peer": fmt.Sprintf("endpoint %v:4789/UDP gets no clients", node2),
 	} {
-		await.That(t, "service "+name+" says what it is without", func() error {
+		await.That(t, "service "+name+" reports its missing ports", func() error {
 			var report service.Report
 			if err := l.Agent("node1").Get(t.Context(), service.URL+"?service=tenant/"+name, &report); err != nil {
 				return err
@@ -81,7 +81,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), p.Of(false), last, false))
 		seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
-			t.Errorf("what is no VXLAN does not arrive at %s", p.Name)
+			t.Errorf("packets other than VXLAN do not arrive at %s", p.Name)
 		}
 		for _, text := range sent {
 			if slices.ContainsFunc(seen, frames.Containing(text)) {

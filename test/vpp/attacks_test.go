@@ -51,7 +51,7 @@ func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labte
 			l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(addr.Is6()), addr, last, false))
 			seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 			if seen == nil {
-				t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
+				t.Errorf("packets of the pod to %v with its own address do not arrive", addr)
 			}
 			for name := range forged {
 				if slices.ContainsFunc(seen, frames.Containing(name)) {
@@ -102,7 +102,7 @@ func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint
 func (l *attackLab) awaitCounting(t *testing.T) {
 	t.Helper()
 	stranger := netip.MustParseAddr("10.1.1.99")
-	await.That(t, "VPP counts what it drops", func() error {
+	await.That(t, "VPP counts dropped packets", func() error {
 		text := "to be counted"
 		forged := frames.Datagram(l.evil.MAC, l.evil.Gateway, stranger, l.near.Of(false), text, false)
 		if names := l.arrived(t, map[string][]byte{text: forged}, l.near); len(names) > 0 {
@@ -129,7 +129,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("VXLAN of the host", l.testVXLANOfTheHost)
 	t.Run("ICMP errors", l.testErrors)
 	t.Run("sources of pods by the uplink", l.testUplink)
-	t.Run("what nodes need", l.testReserved)
+	t.Run("ports of nodes", l.testReserved)
 	t.Run("an agent that restarts", func(t *testing.T) {
 		if err := l.KillAgent(t.Context(), "node1"); err != nil {
 			t.Fatal(err)
@@ -250,7 +250,7 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	l.wantCounted(t, before, vswitch.DropIPv6, len(foreign))
 	out, err := l.VPPCommand(t.Context(), "node1", "show", "ip", "neighbors")
 	if err != nil || strings.Contains(out, "10.1.1.50") || strings.Contains(strings.ToLower(out), "02:00:00:00:00:99") {
-		t.Errorf("VPP has learned what a pod claims: %v\n%s", err, out)
+		t.Errorf("VPP has learned an address claimed by a pod: %v\n%s", err, out)
 	}
 	l.wantService(t)
 }
@@ -283,7 +283,7 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), p.Of(false), last, false))
 		seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
-			t.Errorf("what is no VXLAN does not arrive at %s", p.Name)
+			t.Errorf("packets other than VXLAN do not arrive at %s", p.Name)
 		}
 		for _, forged := range []string{toOwn, toOther, fromRouter, fromOutside} {
 			if slices.ContainsFunc(seen, frames.Containing(forged)) {

@@ -152,7 +152,7 @@ func TestFlowsMoveWithoutAPause(t *testing.T) {
 	apply(t, l, moves)
 	for _, c := range moving {
 		await.That(t, fmt.Sprintf("the flow to %v moves", c.RemoteAddr()), func() error {
-			require("a flow whose endpoint stays", staying, "a")
+			require("a flow to a remaining endpoint", staying, "a")
 			h, err := labtest.Say(c)
 			if err == nil && h.Name != "b" {
 				err = fmt.Errorf("%s answers", h.Name)
@@ -202,7 +202,7 @@ func natSessions(t *testing.T, l *lab.Lab) (n int) {
 // connection from the same port reaches a current endpoint.
 func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
 	if err := sockets.Supported(); err != nil {
-		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
+		t.Skipf("%v: run the test on a kernel that has it, such as a distribution's", err)
 	}
 	l, pods := upEndpoints(t, "resetRemovedEndpoints: true\n")
 	st, err := l.State()
@@ -293,7 +293,7 @@ func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
 	}
 	for _, o := range staying {
 		if h, err := labtest.Say(o.conn); err != nil || h.Name != "a" {
-			t.Errorf("%s, whose endpoint stays: %q answers (%v)", o.who, h.Name, err)
+			t.Errorf("%s, with a remaining endpoint: %q answers (%v)", o.who, h.Name, err)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	}
 
 	nft(t, h.node1, kubeProxyRules)
-	awaitPort("beside kube-proxy, node ports at addresses of the host are its", false)
+	awaitPort("with kube-proxy, node ports at addresses of the host are its", false)
 	refused("beside kube-proxy", far)
 	nft(t, h.node1, "delete table ip kube-proxy")
 	for _, addr := range host {
@@ -401,7 +401,7 @@ func TestExternalIPsAtAddressesOfTheHost(t *testing.T) {
 	nft(t, h.node1, kubeProxyRules)
 	for _, ipv6 := range []bool{false, true} {
 		own, balanced := addresses(far, ipv6)
-		await.That(t, "beside kube-proxy, they are its", func() error {
+		await.That(t, "with kube-proxy, they are its", func() error {
 			for _, addr := range []netip.AddrPort{own, balanced} {
 				if err := askFrom(h.outside, netip.Addr{}, "tcp", addr); err == nil {
 					return fmt.Errorf("%s answers", addr)

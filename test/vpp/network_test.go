@@ -84,7 +84,7 @@ func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 		{"192.168.16.2", "192.168.16.101", 4789, 10, mac2, mac1, c.Address.String(), a.Address.String()},
 	} {
 		if packets[want] == 0 {
-			t.Errorf("there was no packet %+v, but %+v", want, packets)
+			t.Errorf("no packet %+v, but %+v", want, packets)
 		}
 	}
 	// 1500 bytes minus the headers of VXLAN (50), IP (20) and ICMP (8).
@@ -111,7 +111,7 @@ func manyPods(t *testing.T) int {
 		return n
 	}
 	if _, err := os.Stat("/dev/vhost-net"); err != nil {
-		t.Log("there is no /dev/vhost-net: 12 pods instead of 250")
+		t.Log("no /dev/vhost-net: 12 pods instead of 250")
 		return 12
 	}
 	return 250

@@ -181,7 +181,7 @@ func TestServices(t *testing.T) {
 			for _, ipv6 := range []bool{false, true} {
 				for what, to := range map[string]netip.AddrPort{
 					"a service without endpoints": none.clusterIP(ipv6),
-					"what no service has":         served{number: 99}.clusterIP(ipv6),
+					"a port of no service":        served{number: 99}.clusterIP(ipv6),
 				} {
 					begun := time.Now()
 					_, _, err := labtest.AskPeer(netns, "tcp", to)

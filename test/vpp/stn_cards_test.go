@@ -142,7 +142,7 @@ func TestSingleNICBesideAnother(t *testing.T) {
 	labtest.Apply(t, m.Lab, fmt.Sprintf(balancedManifest, "Cluster", `10.0.17.0/24, "fd17::/112"`)+balancedSlices(globalAddresses(t, pods[0])))
 	labtest.AwaitNote(t, m.Lab, binaries, "node1", "VPP does not see their addresses; services: default/balanced")
 	if err := askFrom(m.client, netip.Addr{}, "tcp", netip.MustParseAddrPort("203.0.113.20:80")); !isTimeout(err) {
-		t.Errorf("a client by the host's card, whose address VPP does not see, to a load balancer's IP with source ranges: %v", err)
+		t.Errorf("a client through the host's card, with an address hidden from VPP, to a load balancer's IP with source ranges: %v", err)
 	}
 
 	nft(t, m.node.Netns, kubeProxyRules)

@@ -166,7 +166,7 @@ func (s *singleNIC) refuses(none served) {
 	for who, netns := range map[string]string{"a process of the node": s.node.Netns, "a client outside": s.outside.Netns} {
 		for _, ipv6 := range []bool{false, true} {
 			for what, to := range map[string]netip.AddrPort{
-				"the cluster IP of a service without endpoints": none.clusterIP(ipv6), "what no service has": served{number: 99}.clusterIP(ipv6),
+				"the cluster IP of a service without endpoints": none.clusterIP(ipv6), "a port of no service": served{number: 99}.clusterIP(ipv6),
 				"a port that a service lacks":                        netip.AddrPortFrom(none.clusterIP(ipv6).Addr(), 81),
 				"an external address of a service without endpoints": none.external(ipv6)[0],
 			} {

@@ -70,7 +70,7 @@ func TestPacketsOfNoConnection(t *testing.T) {
 	client.Wire.Send(t, frames.Datagram(client.MAC, client.Gateway, client.Of(false), lab.OutsideAddress.Addr(), "the last one", false))
 	seen := outside.Receive(await.Patience, frames.Containing("the last one"))
 	if seen == nil {
-		t.Fatal("what the pod sends outside does not arrive")
+		t.Fatal("packets of the pod to the outside do not arrive")
 	}
 	services := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd96::/108")}
 	podsOf4 := netip.MustParsePrefix("10.1.0.0/16")

@@ -54,9 +54,9 @@ func TestTraceThroughAccessLists(t *testing.T) {
 	}{
 		{"permitted port", topo.Tap(2), in, fake.Delivered},
 		{"other port", topo.Tap(2), otherPort, fake.Dropped},
-		{"UDP that nobody asked for", topo.Tap(2), udpIn, fake.Dropped},
+		{"unsolicited UDP", topo.Tap(2), udpIn, fake.Dropped},
 		{"with another's MAC address", topo.Tap(1), mac, fake.Dropped},
-		{"UDP that nobody asked for, still", topo.Tap(2), udpIn, fake.Dropped},
+		{"unsolicited UDP, still", topo.Tap(2), udpIn, fake.Dropped},
 		{"UDP question", topo.Tap(1), rightMAC, fake.Delivered},
 		{"UDP answer", topo.Tap(2), udpIn, fake.Delivered},
 		{"not the TCP packet with the same numbers", topo.Tap(2), fake.Packet{Src: two, Dst: one, Protocol: 6, SrcPort: 53, DstPort: 5000}, fake.Dropped},

@@ -49,7 +49,7 @@ func TestLeaseIsObtained(t *testing.T) {
 			}
 		}
 		if want != pb.ValueState_NONEXISTENT {
-			t.Errorf("%s: there is no %s, want %v", when, key, want)
+			t.Errorf("%s: %s is missing, want %v", when, key, want)
 		}
 	}
 

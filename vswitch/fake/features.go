@@ -146,5 +146,5 @@ func interfacesOf(v proto.Message) []string {
 
 // Lacks: the fake has the features of the kernel.
 func (v *VSwitch) Lacks(descriptor string) string {
-	return "values of " + descriptor + ": the fake vswitch does not know what that does to packets"
+	return "values of " + descriptor + ": not supported by the fake vswitch"
 }

@@ -33,7 +33,7 @@ func (p interfaces) Create(ctx context.Context, value *vpp_interfaces.Interface)
 			d.set(value)
 			n.ifaces[name] = d
 		default:
-			return vswitch.Unsupported("interfaces of type %v: the fake vswitch does not know what they do to packets", value.GetType())
+			return vswitch.Unsupported("interfaces of type %v: not supported by the fake vswitch", value.GetType())
 		}
 		n.reportState(name)
 		return nil

@@ -11,7 +11,7 @@ import (
 // unknown returns an error for features that traces cannot simulate.
 
 func unknown(what string) error {
-	return vswitch.Unsupported("%s: the fake vswitch does not know what that does to packets", what)
+	return vswitch.Unsupported("%s: not supported by the fake vswitch", what)
 }
 
 func (p interfaces) AddBondMember(context.Context, string, *vpp_interfaces.BondLink_BondedInterface) error {

@@ -53,9 +53,9 @@ func TestTraceOfSourceRanges(t *testing.T) {
 			trace := n.Trace(test.in, fake.Packet{Src: netip.MustParseAddr(test.src), Dst: netip.MustParseAddr("fd99::1"), Protocol: test.protocol, DstPort: 80})
 			switch may := test.may || !restricted; {
 			case may && (trace.Verdict != fake.Delivered || trace.Dst != netip.MustParseAddr("fd10::2")):
-				t.Errorf("%s: want what %s sends by protocol %d at the endpoint\n%s", when, test.src, test.protocol, trace)
+				t.Errorf("%s: packets of %s with protocol %d do not arrive at the endpoint\n%s", when, test.src, test.protocol, trace)
 			case !may && (trace.Verdict != fake.Dropped || !strings.Contains(trace.Reason, "may not use")):
-				t.Errorf("%s: want what %s sends by protocol %d dropped\n%s", when, test.src, test.protocol, trace)
+				t.Errorf("%s: packets of %s with protocol %d are not dropped\n%s", when, test.src, test.protocol, trace)
 			}
 		}
 	}
@@ -68,6 +68,6 @@ func TestTraceOfSourceRanges(t *testing.T) {
 	scoped := kernelLike
 	scoped.ClientScopes = true
 	if fake.NewNetwork().NewNode("n", scoped).Open().SourceRanges() != nil {
-		t.Error("a vswitch whose mappings look at sources has ranges of interfaces, too")
+		t.Error("a vswitch with source ranges of mappings also has source ranges of interfaces")
 	}
 }

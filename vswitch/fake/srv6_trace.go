@@ -109,7 +109,7 @@ func (t *tracer) into(n *Node, in string, p *vpp_srv6.Policy) {
 func (t *tracer) nextSegment(n *Node) bool {
 	last := len(t.headers) - 1
 	if last < 0 || len(t.headers[last].rest) == 0 {
-		t.drop(n, "%s is not the last segment, but there is no other", t.dst)
+		t.drop(n, "%s is not the last segment, but no segment is left", t.dst)
 		return false
 	}
 	h := &t.headers[last]
@@ -125,7 +125,7 @@ func (t *tracer) nextSegment(n *Node) bool {
 func (t *tracer) unpack(n *Node, ipv6 bool) bool {
 	last := len(t.headers) - 1
 	if last < 0 || len(t.headers[last].rest) > 0 || t.headers[last].dst.Is6() != ipv6 {
-		t.drop(n, "segment %s: there is no packet inside that it could take out", t.dst)
+		t.drop(n, "segment %s: no inner packet to decapsulate", t.dst)
 		return false
 	}
 	t.hop(n, "segment %s: the packet is taken out", t.dst)

@@ -282,7 +282,7 @@ func (t *tracer) forward(n *Node, in string, p path) {
 				return
 			}
 		}
-		t.drop(n, "there is nothing behind interface %s", p.out)
+		t.drop(n, "nothing is connected to interface %s", p.out)
 	}
 }
 

@@ -75,8 +75,8 @@ func BenchmarkACL(b *testing.B) {
 		for b.Loop() {
 			if forget {
 				b.StopTimer()
-				site.Exec(b, "nft add table ip somebody")
-				site.Exec(b, "nft delete table ip somebody")
+				site.Exec(b, "nft add table ip foreign")
+				site.Exec(b, "nft delete table ip foreign")
 				b.StartTimer()
 			}
 			found, err := v.ACLs().List(ctx, []*vpp_acl.ACL{big})
@@ -92,7 +92,7 @@ func BenchmarkACL(b *testing.B) {
 		check(b, v.ACLs().Create(ctx, manyRulesACL(fmt.Sprintf("small%d", i), 10)))
 		bind(fmt.Sprintf("small%d", i), i)
 	}
-	b.Run("create 10 rules beside 100 lists", func(b *testing.B) {
+	b.Run("create 10 rules in addition to 100 lists", func(b *testing.B) {
 		one := manyRulesACL("one", 10)
 		for b.Loop() {
 			check(b, v.ACLs().Create(ctx, one))

@@ -129,7 +129,7 @@ func TestACLBesideNAT(t *testing.T) {
 		t.Errorf("through both translations: %v", err)
 	}
 	if err := pod.Probe("tcp", "192.168.16.9", 80, false); err == nil {
-		t.Error("what the pod may not ask for was answered")
+		t.Error("a forbidden request of the pod was answered")
 	}
 	lists[0].acl.Rules[0].Action = permit
 	check(t, v.ACLs().Update(ctx, nil, lists[0].acl))

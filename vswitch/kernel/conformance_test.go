@@ -101,7 +101,7 @@ func (n *node) Foreign(t testing.TB) func() []string {
 		"ip link set dev eth0 up",
 		"ip link add name foreign0 type veth peer name foreign1",
 		"ip link set dev foreign0 up", "ip link set dev foreign1 up",
-		"ip link set dev foreign0 alias somebody", "ip link set dev foreign0 group 7",
+		"ip link set dev foreign0 alias foreign", "ip link set dev foreign0 group 7",
 		"ip link add name c-foreign type veth peer name c-foreign2",
 		"ip addr add 10.200.0.1/24 dev foreign0",
 		"ip addr add 10.201.0.1/24 dev eth0",

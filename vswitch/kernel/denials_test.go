@@ -104,7 +104,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	check(t, err)
 	isolated.Packets++
 	if d := wantCounts(isolated, byRule, egress); slices.ContainsFunc(d.Flows, func(f filter.DeniedFlow) bool { return f.Port == 7777 || f.Port == 80 }) {
-		t.Errorf("an answer is told as a wish: %+v", d.Flows)
+		t.Errorf("a reply is reported as a denied connection: %+v", d.Flows)
 	}
 
 	const flood = 30000
@@ -112,7 +112,7 @@ func TestDenialsAreCounted(t *testing.T) {
 	isolated.Packets += flood
 	d = wantCounts(isolated, byRule, egress)
 	if n := len(d.Flows); n < 50 || n > 5000 {
-		t.Errorf("%d flows are told of %d, want some", n, flood)
+		t.Errorf("%d of %d flows are reported, want some", n, flood)
 	}
 	out := site.Exec(t, "nft list table inet contiv-policy")
 	for _, want := range []string{"set isolated-in4", "set flows4", "limit rate 50/second burst 100 packets jump flows"} {

@@ -278,7 +278,7 @@ func TestAllElementsAreFoundWhileTheirSetGrows(t *testing.T) {
 		list, err := v.NFT.Elements(unix.NFPROTO_IPV4, "contiv", "nat-self")
 		check(t, err)
 		if len(list) != want {
-			t.Fatalf("found %d elements, there are %d", len(list), want)
+			t.Fatalf("found %d of %d elements", len(list), want)
 		}
 	}
 }

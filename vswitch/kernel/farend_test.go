@@ -42,7 +42,7 @@ func TestFarEndIsMadeInItsNamespace(t *testing.T) {
 			t.Errorf("the far end: %s", out)
 		}
 		if _, err := n.Try("ip link show dev " + far); err == nil {
-			t.Error("there is a far end in the namespace of the vswitch")
+			t.Error("the namespace of the vswitch has a far end")
 		}
 	}
 	for _, v := range []*VSwitch{v, openKernel(t, n)} {

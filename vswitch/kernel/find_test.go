@@ -74,21 +74,21 @@ func TestFindSeesWhatListSees(t *testing.T) {
 		damage string
 		exist  int
 	}{
-		"intact":                         {"", 3},
-		"down":                           {"ip link set $DEV down", 1},
-		"other MTU":                      {"ip link set $DEV mtu 1300", 3},
-		"other MAC":                      {"ip link set $DEV address 02:00:00:00:00:99", 2},
-		"further address":                {"ip addr add 10.99.0.1/32 dev $DEV", 3},
-		"borrowed address is gone":       {"ip addr flush dev $DEV", 1},
-		"renamed":                        {"ip link set $DEV name elsewhere", 3},
-		"device is gone":                 {"ip link del $DEV", 0},
-		"route is gone":                  {"ip route del 10.1.0.2", 2},
-		"route of somebody else instead": {"ip route del 10.1.0.2; ip route add 10.1.0.2 dev $DEV proto 99", 2},
-		"route is hidden":                {"ip route prepend 10.1.0.2 dev $DEV proto 99", 3},
-		"shorter route only":             {"ip route del 10.1.0.2; ip route add 10.1.0.0/24 dev $DEV proto 121", 2},
-		"neighbour is gone":              {"ip neigh del 10.1.0.2 dev $DEV", 2},
-		"neighbour of somebody else":     {"ip neigh del 10.1.0.2 dev $DEV; ip neigh add 10.1.0.2 dev $DEV lladdr 02:00:00:00:00:98 nud permanent", 2},
-		"neighbour with another MAC":     {"ip neigh replace 10.1.0.2 dev $DEV lladdr 02:00:00:00:00:98 nud permanent proto 121", 3},
+		"intact":                           {"", 3},
+		"down":                             {"ip link set $DEV down", 1},
+		"other MTU":                        {"ip link set $DEV mtu 1300", 3},
+		"other MAC":                        {"ip link set $DEV address 02:00:00:00:00:99", 2},
+		"further address":                  {"ip addr add 10.99.0.1/32 dev $DEV", 3},
+		"borrowed address is gone":         {"ip addr flush dev $DEV", 1},
+		"renamed":                          {"ip link set $DEV name elsewhere", 3},
+		"device is gone":                   {"ip link del $DEV", 0},
+		"route is gone":                    {"ip route del 10.1.0.2", 2},
+		"route of another program instead": {"ip route del 10.1.0.2; ip route add 10.1.0.2 dev $DEV proto 99", 2},
+		"route is hidden":                  {"ip route prepend 10.1.0.2 dev $DEV proto 99", 3},
+		"shorter route only":               {"ip route del 10.1.0.2; ip route add 10.1.0.0/24 dev $DEV proto 121", 2},
+		"neighbour is gone":                {"ip neigh del 10.1.0.2 dev $DEV", 2},
+		"neighbour of another program":     {"ip neigh del 10.1.0.2 dev $DEV; ip neigh add 10.1.0.2 dev $DEV lladdr 02:00:00:00:00:98 nud permanent", 2},
+		"neighbour with another MAC":       {"ip neigh replace 10.1.0.2 dev $DEV lladdr 02:00:00:00:00:98 nud permanent proto 121", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			site := newNode(t)

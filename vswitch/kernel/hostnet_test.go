@@ -19,12 +19,12 @@ import (
 func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 	const up = "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0; ip route add default via 10.66.0.9"
 	for name, test := range map[string]struct{ before, damage, repair, want string }{
-		"forwarding": {"", "sysctl -w net.ipv4.ip_forward=0", "sysctl -w net.ipv4.ip_forward=1", "net/ipv4/ip_forward is 0: pods reach nothing but their node itself over IPv4, not even each other"},
+		"forwarding": {"", "sysctl -w net.ipv4.ip_forward=0", "sysctl -w net.ipv4.ip_forward=1", "net/ipv4/ip_forward is 0: pods reach only their own node over IPv4"},
 		"forwarding of a device": {"", "sysctl -w net.ipv4.conf.c-tap1.forwarding=0", "sysctl -w net.ipv4.conf.c-tap1.forwarding=1",
-			`net/ipv4/conf/c-tap1/forwarding is 0: IPv4 packets that interface "tap1" receives are dropped`},
+			`net/ipv4/conf/c-tap1/forwarding is 0: IPv4 packets received on interface "tap1" are dropped`},
 		"default route": {up, "ip link set dev eth0 down; ip link set dev eth0 up", "ip route add default via 10.66.0.9",
 			"eth0 went down and took the host's default route along: pods and the node reach nothing outside of the cluster. " +
-				"It is not ours to restore: run `ip route add default via 10.66.0.9 dev eth0`"},
+				"Contiv does not restore it: run `ip route add default via 10.66.0.9 dev eth0`"},
 		"default route of IPv6": {"ip link set dev eth0 up; ip addr add fd66::1/64 dev eth0 nodad; ip route add default via fd66::9 dev eth0",
 			"ip link set dev eth0 down; ip link set dev eth0 up", "ip addr add fd66::1/64 dev eth0 nodad; ip route add default via fd66::9 dev eth0",
 			"run `ip route add default via fd66::9 dev eth0`"},
@@ -42,7 +42,7 @@ func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 				t.Errorf("warned of %q, %v", warnings, err)
 			}
 			n.ExecAll(t, test.damage)
-			eventually(t, "the log", func() bool { return strings.Contains(log.String(), "no longer forwards") })
+			eventually(t, "the log", func() bool { return strings.Contains(log.String(), "Forwarding settings of the host are wrong") })
 			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], test.want) {
 				t.Errorf("warned of %q, %v", warnings, err)
 			}

@@ -42,12 +42,12 @@ func TestForeignRouteIsNotReplaced(t *testing.T) {
 	n.Exec(t, "ip route add 10.5.0.0/16 dev eth0")
 	route := &vpp_l3.Route{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}
 	err := v.Routes().Create(t.Context(), route)
-	if err == nil || !strings.Contains(err.Error(), "not ours") {
-		t.Errorf("got %v, want an error that says whose route is in the way", err)
+	if err == nil || !strings.Contains(err.Error(), "another program has a route") {
+		t.Errorf("got %v, want an error that names the owner of the blocking route", err)
 	}
 	check(t, v.Routes().Delete(t.Context(), route))
 	if out := n.Exec(t, "ip route show 10.5.0.0/16"); !strings.Contains(out, "dev eth0") {
-		t.Errorf("the route of somebody else is gone: %q", out)
+		t.Errorf("the route of another program is gone: %q", out)
 	}
 	n.Exec(t, "ip route del 10.5.0.0/16")
 	check(t, v.Routes().Create(t.Context(), route))
@@ -123,7 +123,7 @@ func TestDeviceNamesInTheWay(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
 	n.Exec(t, "ip link add name c-tap1 type veth peer name far1")
-	if err := v.Interfaces().Create(t.Context(), tap("tap1")); err == nil || !strings.Contains(err.Error(), "not ours") {
+	if err := v.Interfaces().Create(t.Context(), tap("tap1")); err == nil || !strings.Contains(err.Error(), "another program has a route") {
 		t.Errorf("near end: got %v", err)
 	}
 	other := tap("tap2")
@@ -303,7 +303,7 @@ func TestRouteIsRetriedWhenWhatWasInTheWayIsGone(t *testing.T) {
 			n.Exec(t, "ip route add 10.5.0.0/16 dev eth0")
 			route := &vpp_l3.Route{DstNetwork: "10.5.0.0/16", OutgoingInterface: "tap1"}
 			if err := v.Routes().Create(t.Context(), route); err == nil {
-				t.Fatal("the route of somebody else is no obstacle")
+				t.Fatal("the route of another program is no obstacle")
 			}
 			n.Exec(t, command)
 			if reason := awaitReport(t, reports, models.Key(route)); !strings.Contains(reason, "was in the way") {

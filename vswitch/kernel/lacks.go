@@ -10,7 +10,7 @@ var lacks = map[string]string{
 		"the sysctls net.ipv4.neigh.<device>.* say how",
 	vswitch.DHCPProxyDescriptor: "a DHCP proxy: run a relay such as dhcrelay on the host",
 	vswitch.TEIBDescriptor:      "endpoints of multipoint tunnels: make a VXLAN tunnel for each peer",
-	vswitch.VRRPDescriptor:      "VRRP: run keepalived on the host, whose network stack this vswitch is",
+	vswitch.VRRPDescriptor:      "VRRP: this vswitch is the network stack of the host: run keepalived there",
 	vswitch.SPDDescriptor:       ipsec, vswitch.SPDescriptor: ipsec, vswitch.SADescriptor: ipsec, vswitch.TunnelProtectionDescriptor: ipsec,
 	vswitch.IPRedirectDescriptor: punt, vswitch.PuntToHostDescriptor: punt,
 	vswitch.PuntExceptionDescriptor: "punting of dropped packets: count or log them with nftables on the host",
@@ -25,9 +25,9 @@ var lacks = map[string]string{
 
 const (
 	ipsec = "IPsec: configure it on the host, for example with strongSwan: this vswitch is the host's network stack"
-	ipfix = "IPFIX: run an exporter such as softflowd on the host; its devices are those of this vswitch"
-	punt  = "punting: this vswitch is the network stack of the host, whose processes get the packets for its addresses: " +
-		"let the process listen there, and leave the value out"
+	ipfix = "IPFIX: run an exporter such as softflowd on the host, for the devices of this vswitch"
+	punt  = "punting: this vswitch is the network stack of the host, and processes there receive the packets for its addresses: " +
+		"let the process listen there, and remove the value"
 )
 
 // Lacks returns why the kernel vswitch does not configure the descriptor's values; "" if it does.

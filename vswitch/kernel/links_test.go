@@ -180,7 +180,7 @@ func TestBondSurvivesTheLossOfALink(t *testing.T) {
 	}
 	for _, iface := range list {
 		if iface.GetType() == vpp_interfaces.Interface_TAP && iface.GetPhysAddress() != "02:00:00:00:70:0"+iface.GetName() {
-			t.Errorf("a member has address %s: that of the bond", iface.GetPhysAddress())
+			t.Errorf("a member has address %s of the bond", iface.GetPhysAddress())
 		}
 		if iface.GetType() == vpp_interfaces.Interface_BOND_INTERFACE && len(iface.GetBond().GetBondedInterfaces()) != 2 {
 			t.Errorf("members: %v", iface)

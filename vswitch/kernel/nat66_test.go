@@ -72,7 +72,7 @@ func TestNAT66(t *testing.T) {
 		t.Errorf("left: %s", out)
 	}
 	if _, err := pod.Ask("fd16::9", port); err == nil {
-		t.Error("packets of the pod are answered without translation, though nobody knows the way back")
+		t.Error("packets of the pod are answered without translation, though no host has a route back")
 	}
 	err := v.NAT66().Create(t.Context(), &contiv_nat.SourceNAT66{Interface: `x" accept`, Address: "fd16::1"})
 	if !errors.Is(err, kvscheduler.ErrUnsupported) {

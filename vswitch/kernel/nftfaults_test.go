@@ -153,14 +153,14 @@ func TestAnyRequestToNftablesMayFail(t *testing.T) {
 					run(t, what, steps.add[len(steps.add)-1:])
 					if failed || broken == 1 {
 						if now := ruleset(t, n); now != complete {
-							t.Fatalf("request %d, %s: there is\n%s\nwant\n%s", broken, what, now, complete)
+							t.Fatalf("request %d, %s: got\n%s\nwant\n%s", broken, what, now, complete)
 						}
 					}
 					run(t, what, steps.remove)
 					v.NFT.InjectFaults(nil)
 					run(t, what, steps.remove[len(steps.remove)-1:])
 					if now := ruleset(t, n); now != empty {
-						t.Fatalf("request %d, %s, after removal there is\n%s\nwant\n%s", broken, what, now, empty)
+						t.Fatalf("request %d, %s, after removal: got\n%s\nwant\n%s", broken, what, now, empty)
 					}
 				}
 			}

@@ -42,7 +42,7 @@ func TestRemovedDeviceIsGone(t *testing.T) {
 				t.Errorf("removing %s again: got %v, want %v", name, err, unix.ENODEV)
 			}
 			if err := v.Interfaces().Create(t.Context(), tap); err != nil {
-				t.Errorf("making %s anew: %v", name, err)
+				t.Errorf("making %s again: %v", name, err)
 			}
 		})
 	}

@@ -123,10 +123,10 @@ func TestForeignSegmentsStay(t *testing.T) {
 	}
 	err = v.SRv6().LocalSIDs().Create(t.Context(), decapsulate4("fc00:5::5", "a", "10.50.0.1"))
 	if err == nil || !strings.Contains(err.Error(), "another route") {
-		t.Errorf("SID of somebody else: %v", err)
+		t.Errorf("SID of another program: %v", err)
 	}
 	if err := v.SRv6().Steerings().Create(t.Context(), steerInto("t", "fc00:1::b", "10.61.0.0/16")); err == nil || !strings.Contains(err.Error(), "another route") {
-		t.Errorf("route of somebody else: %v", err)
+		t.Errorf("route of another program: %v", err)
 	}
 	if err := v.SRv6().Steerings().Create(t.Context(), steerInto("t", "fc00:1::b", "10.60.0.0/16")); err == nil || !strings.Contains(err.Error(), `"s"`) {
 		t.Errorf("steering the same twice: %v", err)
@@ -140,10 +140,10 @@ func TestForeignSegmentsStay(t *testing.T) {
 	check(t, v.SRv6().Steerings().Delete(t.Context(), steering))
 	check(t, v.SRv6().Policies().Delete(t.Context(), policy))
 	if out := n.Exec(t, "ip nexthop show id 7"); !strings.Contains(out, "fc00:9::1") {
-		t.Errorf("nexthop of somebody else: %q", out)
+		t.Errorf("nexthop of another program: %q", out)
 	}
 	if out := n.Exec(t, "ip -6 route show fc00:5::5"); !strings.Contains(out, "End") {
-		t.Errorf("SID of somebody else: %q", out)
+		t.Errorf("SID of another program: %q", out)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestDamagedSegmentsAreReported(t *testing.T) {
 			case keys := <-reports:
 				found = slices.Contains(keys, models.Key(damage.want))
 			case <-deadline:
-				t.Fatalf("%s: nobody tells of %s", damage.command, models.Key(damage.want))
+				t.Fatalf("%s: %s is not reported", damage.command, models.Key(damage.want))
 			}
 		}
 		check(t, v.SRv6().LocalSIDs().Create(t.Context(), sid))

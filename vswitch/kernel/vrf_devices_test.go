@@ -192,7 +192,7 @@ func TestPortOfABridgeDomainComesBackIntoItsVRF(t *testing.T) {
 	}
 	check(t, v.Interfaces().Create(ctx, iface))
 	if is := master(); is != "cvrf5" {
-		t.Errorf("before there is a table, it is in %q", is)
+		t.Errorf("before a table exists, it is in %q", is)
 	}
 	bd := &vpp_l2.BridgeDomain{Name: "bd", Forward: true}
 	port := &vpp_l2.BridgeDomain_Interface{Name: "a"}

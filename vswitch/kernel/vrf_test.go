@@ -28,8 +28,8 @@ func (n *node) ruleAccidents() []vswitchtest.Accident {
 		n.vrfAccident("table local put first", "ip rule add pref 0 lookup local", table("IPV4")),
 		n.vrfAccident("all rules flushed", "ip rule flush;ip rule add pref 32766 lookup main", table("IPV4")),
 		n.vrfAccident("all rules of IPv6 flushed", "ip -6 rule flush;ip -6 rule add pref 32766 lookup main", table("IPV6")),
-		n.vrfAccident("rule of what comes in deleted", "ip rule del pref 90 iif c-a", iface("a")),
-		n.vrfAccident("rule of what goes out deleted", "ip -6 rule del pref 90 oif c-a", iface("a")),
+		n.vrfAccident("ingress rule deleted", "ip rule del pref 90 iif c-a", iface("a")),
+		n.vrfAccident("egress rule deleted", "ip -6 rule del pref 90 oif c-a", iface("a")),
 		n.vrfAccident("isolation deleted", "ip rule del pref 91 iif c-a", iface("a")),
 		n.vrfAccident("rules of an unnumbered interface deleted", "ip rule del pref 90 iif c-u;ip rule del pref 91 iif c-u", iface("u")),
 		n.vrfAccident("marks deleted", "nft delete table inet contiv-vrf", iface("a")),
@@ -77,7 +77,7 @@ func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 		case keys := <-reports:
 			reported = slices.Contains(keys, models.Key(iface)) && local() != ""
 		case <-deadline:
-			t.Fatalf("nobody tells of what is in the table local: %s", local())
+			t.Fatalf("entries of the table local are not reported: %s", local())
 		}
 	}
 	list, err := v.Interfaces().List(ctx, []*vpp_interfaces.Interface{iface})
@@ -148,8 +148,8 @@ func testForeignAddressInVRF(t *testing.T, rules bool) {
 	check(t, v.Interfaces().Create(ctx, dev))
 	check(t, v.Interfaces().SetVRF(ctx, nic, 5, vswitch.IPVersions{V4: true}))
 	check(t, v.Interfaces().AddAddress(ctx, nic, mustPrefix("10.7.0.2/24")))
-	if err := v.Interfaces().AddAddress(ctx, nic, mustPrefix("10.7.0.1/24")); err == nil || !strings.Contains(err.Error(), "somebody else") {
-		t.Errorf("got %v, want an error that says whose address it is", err)
+	if err := v.Interfaces().AddAddress(ctx, nic, mustPrefix("10.7.0.1/24")); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("got %v, want an error that names the owner of the address", err)
 	}
 	if after := n.Exec(t, "ip route show table local"); after != before {
 		t.Errorf("the table local was\n%sand is\n%s", before, after)

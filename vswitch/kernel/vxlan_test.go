@@ -32,8 +32,8 @@ func TestVXLANSourceChanges(t *testing.T) {
 		name          string
 		before, after tunnels
 	}{
-		{"IPv4 beside IPv6", tunnels{peer6(2, old6), peer4(3, old4), peer4(4, old4)}, tunnels{peer6(2, old6), peer4(3, new4), peer4(4, new4)}},
-		{"IPv6 beside IPv4", tunnels{peer4(2, old4), peer6(3, old6), peer6(4, old6)}, tunnels{peer4(2, old4), peer6(3, new6), peer6(4, new6)}},
+		{"IPv4 in addition to IPv6", tunnels{peer6(2, old6), peer4(3, old4), peer4(4, old4)}, tunnels{peer6(2, old6), peer4(3, new4), peer4(4, new4)}},
+		{"IPv6 in addition to IPv4", tunnels{peer4(2, old4), peer6(3, old6), peer6(4, old6)}, tunnels{peer4(2, old4), peer6(3, new6), peer6(4, new6)}},
 		{"both", tunnels{peer6(2, old6), peer4(3, old4), peer4(4, old4), peer6(5, old6)}, tunnels{peer6(2, new6), peer4(3, new4), peer4(4, new4), peer6(5, new6)}},
 		{"peers move to the other version", tunnels{peer4(2, old4), peer4(3, old4), peer6(4, old6)}, tunnels{peer6(2, old6), peer4(3, new4), peer6(4, old6)}},
 		{"a new peer first", tunnels{peer4(3, old4), peer4(4, old4)}, tunnels{peer4(2, new4), peer4(3, new4), peer4(4, new4)}},

@@ -66,7 +66,7 @@ func (v *VSwitch) receive(ctx context.Context, s *events.Subscription, send func
 			select {
 			case <-v.closing:
 			default:
-				v.Log.Error("watching kernel events ended: changes behind our back will be found by resyncs only", "error", err)
+				v.Log.Error("Watching kernel events ended; only resyncs detect changes by other programs", "error", err)
 			}
 			return
 		}

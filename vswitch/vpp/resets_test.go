@@ -33,7 +33,7 @@ func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := sockets.Supported(); err != nil {
-		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
+		t.Skipf("%v: run the test on a kernel that has it, such as a distribution's", err)
 	}
 	service := netip.MustParseAddrPort("[fd96::1]:80")
 	own, other := podWithClient(t, "fd10::9", service), podWithClient(t, "fd10::9", service)

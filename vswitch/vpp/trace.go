@@ -27,7 +27,7 @@ func (v *tracer) Opened(ctx context.Context, l *session.Link) error {
 	for _, input := range tracedInputs {
 		var reply vlib.CliInbandReply
 		if err := l.Call(ctx, &vlib.CliInband{Cmd: "trace add " + input + " " + maxTraced}, &reply); err != nil {
-			v.log.Info("VPP does not trace packets", "input", input, "error", err, "answer", reply.Reply)
+			v.log.Info("Packet tracing in VPP failed", "input", input, "error", err, "answer", reply.Reply)
 		}
 	}
 	return nil

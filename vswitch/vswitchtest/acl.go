@@ -28,7 +28,7 @@ func runACLs(t *testing.T, c Config) {
 				t.Run(test.name, func(t *testing.T) { lab.check(t, test) })
 			}
 			t.Run("rules change under a running connection", func(t *testing.T) { lab.checkRunning(t) })
-			t.Run("what a list reflected that is gone", func(t *testing.T) { lab.checkForgotten(t, c.ReflectionsStay) })
+			t.Run("reply traffic of a removed list", func(t *testing.T) { lab.checkForgotten(t, c.ReflectionsStay) })
 			t.Run("replacing rules leaves no gap", func(t *testing.T) { lab.checkReplacement(t) })
 			t.Run("MAC-IP lists", func(t *testing.T) { lab.checkMACIP(t) })
 			t.Run("a restarted agent finds them, and they count meanwhile", func(t *testing.T) { lab.checkRestart(t) })

@@ -103,7 +103,7 @@ var aclCases = []aclCase{
 	{name: "answers by source port", lists: []*vpp_acl.ACL{
 		list("l", "left out", permit(&ipRule{Tcp: &vpp_acl.ACL_Rule_IpRule_Tcp{SourcePortRange: &ports{LowerPort: 80, UpperPort: 80}}})),
 	}, probes: []probe{{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}}},
-	{name: "by TCP flags: nobody connects to the left", lists: []*vpp_acl.ACL{
+	{name: "by TCP flags: no connections to the left", lists: []*vpp_acl.ACL{
 		list("l", "left out", deny(&ipRule{Tcp: &vpp_acl.ACL_Rule_IpRule_Tcp{TcpFlagsMask: 18, TcpFlagsValue: 2}}), permit(everything())),
 	}, probes: []probe{
 		{"left", "tcp", "right", 80, true}, {"right", "tcp", "left", 80, false}, {"right", "tcp6", "left", 80, false}, {"right", "udp", "left", 80, true},
@@ -122,7 +122,7 @@ var aclCases = []aclCase{
 		{"left", "ping", "right", 0, false}, {"left", "ping6", "right", 0, false}, {"right", "ping", "left", 0, true}, {"right", "ping6", "left", 0, true},
 		{"left", "tcp", "right", 80, true},
 	}},
-	{name: "reflect: answers pass, nobody else comes in", lists: []*vpp_acl.ACL{
+	{name: "reflect: replies pass, nothing else", lists: []*vpp_acl.ACL{
 		list("pod", "left in", reflect(everything())), list("wall", "left out", deny(everything())),
 	}, probes: []probe{
 		{"left", "tcp", "right", 80, true}, {"left", "udp", "right", 80, true}, {"left", "ping", "right", 0, true},

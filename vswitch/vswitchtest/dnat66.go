@@ -263,7 +263,7 @@ func (l *natLab) testAffinity66(t *testing.T, c Config) {
 	for n := 10; n < 26; n++ {
 		if name, _, err := from(n)(); err != nil || name != had[n] {
 			if moved++; err != nil || !c.ClientsOfDNAT66Move {
-				t.Errorf("client %d leaves %s for %s (%v) when there is another backend", n, had[n], name, err)
+				t.Errorf("client %d moves from %s to %s (%v) when a backend is added", n, had[n], name, err)
 			}
 		}
 	}

@@ -259,7 +259,7 @@ func testL3XConnect(t *testing.T, c Config) {
 			b.resync(append(base, x)...)
 			seen("by the cross-connect", h3, h2, h3)
 			if c.L3CrossConnectsAll {
-				wantNoPing(t, "the vswitch itself, whose packets are cross-connected too,", h1, family.net1+"9")
+				wantNoPing(t, "the vswitch itself, with cross-connected packets,", h1, family.net1+"9")
 			} else {
 				wantPing(t, "the vswitch itself", h1, family.net1+"9")
 			}

@@ -154,13 +154,13 @@ func filterValues(t *testing.T, site Site) {
 			for _, f := range found {
 				if f.ProtoReflect().Descriptor() == v.ProtoReflect().Descriptor() && !slices.ContainsFunc(values[:4], func(k proto.Message) bool { return proto.Equal(k, f) }) {
 					if err := vs.Filter().Remove(ctx, f); err != nil {
-						t.Errorf("removing %v, which nobody expects: %v", f, err)
+						t.Errorf("removing the unexpected %v: %v", f, err)
 					}
 				}
 			}
 		}
 	}
-	want("what was kept", vs, values[:4], 4)
+	want("the kept values", vs, values[:4], 4)
 	if err := vs.Filter().Remove(ctx, values[:4]...); err != nil {
 		t.Fatal(err)
 	}
@@ -220,11 +220,11 @@ func (lab *filterLab) cases() []filterCase {
 		{"right", "tcp", "left", 80, true}, {"right", "udp6", "left", 80, true}, {"right", "ping", "left", 0, true},
 	}
 	return []filterCase{
-		{name: "a pod that nobody may reach", values: []proto.Message{lab.pod("right", none, nil)}, probes: append(slices.Clone(isolated), others...)},
+		{name: "an isolated pod", values: []proto.Message{lab.pod("right", none, nil)}, probes: append(slices.Clone(isolated), others...)},
 		{name: "a pod that may only answer", values: []proto.Message{lab.pod("left", nil, none)},
 			probes: append(slices.Clone(isolated), probe{"right", "tcp", "left", 80, true}, probe{"right", "udp6", "left", 80, true}, probe{"right", "ping", "left", 0, true})},
-		{name: "a policy whose rules are missing allows nothing", values: []proto.Message{lab.pod("right", []string{"gone"}, nil)}, probes: isolated},
-		{name: "a rule whose addresses are missing allows nothing", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", ingress, &filterRule{AddressSets: []string{"gone"}})}, probes: isolated},
+		{name: "a policy with missing rules allows nothing", values: []proto.Message{lab.pod("right", []string{"gone"}, nil)}, probes: isolated},
+		{name: "a rule with missing addresses allows nothing", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", ingress, &filterRule{AddressSets: []string{"gone"}})}, probes: isolated},
 		{name: "rules for egress allow no ingress", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", egress, &filterRule{})}, probes: isolated},
 		{name: "a pod without policies", values: []proto.Message{lab.pod("right", nil, nil)}, probes: append(slices.Clone(all), others...)},
 		{name: "the node reaches its pods, and they reach it", node: true, values: []proto.Message{lab.pod("right", none, none), lab.pod("left", none, none)}, probes: []probe{
@@ -273,7 +273,7 @@ func (lab *filterLab) cases() []filterCase {
 			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp", "right", 8080, false},
 			{"left", "tcp6", "right", 80, false}, {"left", "tcp6", "right", 8080, true}, {"left", "udp6", "right", 80, true}, {"left", "ping6", "right", 0, false},
 		}},
-		{name: "what no tier decides is allowed", values: []proto.Message{
+		{name: "traffic that no tier decides is allowed", values: []proto.Message{
 			lab.staged("right", []string{"first", "second"}, []string{"base", "more"}, false),
 			filterList("first", ingress, &filterRule{Action: passed, Ports: tcpPorts(80)}),
 			filterList("second", ingress, &filterRule{Action: denied, Ports: tcpPorts(80)}),
@@ -374,7 +374,7 @@ func (lab *filterLab) running(t *testing.T) {
 	works("the client is in the set once more", true)
 	lab.set(t)
 	lab.set(t, without, rules, subject)
-	works("all values have gone, and the client is not in the set of those that have come", false)
+	works("all values were removed, and the client is not in the new set", false)
 	lab.set(t)
 	works("nothing is judged at last", true)
 }
@@ -433,7 +433,7 @@ func (lab *filterLab) replacement(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := exchange(permitted, longWait); err != nil {
-			t.Fatalf("round %d: what is permitted does not pass: %v", round, err)
+			t.Fatalf("round %d: permitted traffic does not pass: %v", round, err)
 		}
 	}
 	close(stop)

@@ -40,7 +40,7 @@ func runGuards(t *testing.T, c Config) {
 		t.Run("ICMP errors", lab.testErrors)
 		t.Run("a restarted agent", lab.testRestart)
 		t.Run("changed addresses count at once", lab.testChange)
-		t.Run("an interface made anew", lab.testAnew)
+		t.Run("an interface created again", lab.testAnew)
 		if caps.ConnectionLimits {
 			t.Run("limit of connections", lab.testLimit)
 			t.Run("limit of connections of two interfaces", lab.testSharedLimit)
@@ -172,7 +172,7 @@ func newGuardLab(t *testing.T, c Config) *guardLab {
 	// VPP does not count in the first second after its start.
 	for deadline := time.Now().Add(longWait); lab.drops(t)[vswitch.DropIPv4] == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what is dropped is not counted")
+			t.Fatal("drops are not counted")
 		}
 		lab.hostile.Send(t, frames.Datagram(lab.own, lab.gateway, addr("10.1.1.99"), addr("10.1.1.3"), "to be counted", false))
 	}
@@ -223,7 +223,7 @@ func (lab *guardLab) arrive(t testing.TB, sent map[string][]byte) (arrived []str
 		lab.hostile.Send(t, frames.Datagram(lab.own, lab.gateway, addr(src), addr(dst), last, false))
 		seen := lab.ear.Receive(longWait, frames.Containing(last))
 		if seen == nil {
-			t.Fatalf("what %s sends does not arrive", src)
+			t.Fatalf("packets of %s do not arrive", src)
 		}
 		for name := range sent {
 			if slices.ContainsFunc(seen, frames.Containing(name)) {
@@ -287,7 +287,7 @@ func (lab *guardLab) testSources(t *testing.T) {
 	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign6)-1) // some are dropped as malformed
 	lab.wantCounted(t, before, vswitch.DropMAC, 2)
 	if got := lab.arrive(t, map[string][]byte{"own": frames.Datagram(lab.own, lab.gateway, addr("10.1.1.2"), addr("10.1.1.3"), "own", false)}); len(got) == 0 {
-		t.Error("what the pod sends from its own address does not arrive")
+		t.Error("packets of the pod from its own address do not arrive")
 	}
 }
 
@@ -332,7 +332,7 @@ func (lab *guardLab) testARP(t *testing.T) {
 		return len(frame) >= 42 && frame[12] == 8 && frame[13] == 6 && frame[21] == 2 && string(frame[28:32]) == string(gateway.AsSlice())
 	}
 	if lab.hostile.Receive(longWait, isAnswer) == nil {
-		t.Error("no answer to who asks with its own addresses")
+		t.Error("no answer to ARP and ND requests with own addresses")
 	}
 	wantPing(t, "afterwards", lab.pods[1], "10.1.1.2")
 }
@@ -376,7 +376,7 @@ func (lab *guardLab) testDiscovery(t *testing.T) {
 		if lab.hostile.Receive(longWait, func(f []byte) bool {
 			return len(f) >= 78 && f[12] == 0x86 && f[20] == unix.IPPROTO_ICMPV6 && f[54] == frames.NeighborAdvertisement && string(f[62:78]) == string(gateway.AsSlice())
 		}) == nil {
-			t.Errorf("no answer to who asks with its own addresses, %s", name)
+			t.Errorf("no answer to ARP and ND requests with own addresses, %s", name)
 		}
 	}
 	wantPing(t, "afterwards", lab.pods[1], "fd10:1::2")
@@ -547,7 +547,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 		inject(outside, peer, topo.NodeIP(), name)
 		seen := ear.Receive(longWait, frames.Containing(name))
 		if seen == nil {
-			t.Error("what the peer sends does not arrive")
+			t.Error("packets of the peer do not arrive")
 		}
 		for _, text := range forged {
 			if slices.ContainsFunc(seen, frames.Containing(text)) {
@@ -597,7 +597,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 		}
 		seen := far.Receive(longWait, frames.Containing(last))
 		if seen == nil {
-			t.Error("what is no VXLAN does not arrive")
+			t.Error("packets other than VXLAN do not arrive")
 		}
 		if slices.ContainsFunc(seen, frames.Containing("from a pod to a peer")) {
 			t.Error("VXLAN of a pod arrived at another node")

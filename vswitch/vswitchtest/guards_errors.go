@@ -152,7 +152,7 @@ func testPathMTU(t *testing.T, c Config) {
 	one.Connect(t, two)
 	n1 := newNode(t, one, Topology{Node: 1, NIC: one.NIC(), Pods: 2})
 	if !n1.agent.vs.Capabilities().HostStackShared {
-		t.Skip("no packets between nodes are those of a stack that learns a path MTU")
+		t.Skip("no packet between nodes comes from a stack that learns a path MTU")
 	}
 	n2 := newNode(t, two, Topology{Node: 2, NIC: two.NIC(), Pods: 1})
 	n1.agent.put(guardOf(n1.topo, 1, n1.topo.PodIP(1)))
@@ -196,7 +196,7 @@ func testPathMTU(t *testing.T, c Config) {
 	}
 	for i, s := range senders {
 		name := []string{"a pod with a guard", "a pod that forwards"}[i]
-		t.Run(name+", about what it did not receive", func(t *testing.T) {
+		t.Run(name+", about packets that it did not receive", func(t *testing.T) {
 			for _, nodes := range [][2]netip.Addr{{node1, node2}, {node2, node1}, {node1, addr(nodeIP(3))}, {node2, addr(nodeIP(3))}} {
 				tell(s, echo(s.own, s.via, nodes[0], nodes[1], true, 7))
 				tell(s, echo(s.own, s.via, nodes[0], nodes[1], false, 7))
@@ -235,7 +235,7 @@ func testPathMTU(t *testing.T, c Config) {
 			want(t)
 		})
 	}
-	t.Run("a pod that forwards, about what it forwards", func(t *testing.T) {
+	t.Run("a forwarding pod, about forwarded packets", func(t *testing.T) {
 		const behind = "172.20.0.9"
 		s := senders[1]
 		n1.agent.put(&vpp_l3.Route{DstNetwork: behind + "/32", NextHopAddr: s.addr.String(), OutgoingInterface: n1.topo.Tap(2)})

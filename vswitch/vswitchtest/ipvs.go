@@ -110,7 +110,7 @@ func (l *ipvsLab) testPolicies(t *testing.T) {
 		pod3Asks, worldAsks bool
 	}{
 		{"server that the client may not reach", "1", filterSubject("prod/pod2", []string{l.pod(2)}, []string{world.GetName()}, nil), false, true},
-		{"client that may reach nobody", "1", filterSubject("prod/pod3", []string{l.pod(3)}, nil, []string{}), false, true},
+		{"client without permitted destinations", "1", filterSubject("prod/pod3", []string{l.pod(3)}, nil, []string{}), false, true},
 		{"without conntrack", "0", filterSubject("prod/pod2", []string{l.pod(2)}, []string{world.GetName()}, nil), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {

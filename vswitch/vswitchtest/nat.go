@@ -178,7 +178,7 @@ func runNAT(t *testing.T, c Config) {
 		}
 	})
 	t.Run("connections go on when mappings change", func(t *testing.T) { lab.testChanges(t) })
-	t.Run("a mapping of whatever address an interface has", func(t *testing.T) { lab.testExternalInterface(t) })
+	t.Run("a mapping of the addresses of an interface", func(t *testing.T) { lab.testExternalInterface(t) })
 	t.Run("a second mapping of the same address and port is refused", func(t *testing.T) {
 		lab.set(t, dnat("a", service("10.96.0.1", byTCP, 1)))
 		err := lab.agent.vs.NAT().SetDNAT(t.Context(), dnat("b", service("10.96.0.2", byTCP, 2), service("10.96.0.1", byTCP, 2)))
@@ -239,7 +239,7 @@ func (l *natLab) testAffinity(t *testing.T) {
 	l.set(t, sticky(600, 1, 2, 3))
 	for n := 10; n < 26; n++ {
 		if name, _, err := from(n)(); err != nil || name != had[n] {
-			t.Errorf("client %d leaves %s for %s (%v) when there is another backend", n, had[n], name, err)
+			t.Errorf("client %d moves from %s to %s (%v) when a backend is added", n, had[n], name, err)
 		}
 	}
 	l.set(t, sticky(600, 2))
@@ -259,7 +259,7 @@ func (l *natLab) testAffinity(t *testing.T) {
 	}
 	for tries := 0; ; tries++ {
 		if tries == 12 {
-			t.Errorf("the client stays with %s for ever", first)
+			t.Errorf("the client never leaves %s", first)
 		}
 		time.Sleep(1100 * time.Millisecond) // longer than the affinity timeout
 		if name, _, err := from(10)(); err != nil || name != first || tries == 12 {

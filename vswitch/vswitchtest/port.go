@@ -37,7 +37,7 @@ func runPort(t *testing.T, c Config) {
 		p.wantOnly(nil, values)
 	})
 
-	t.Run("a restarted agent finds what exists, and can delete it", func(t *testing.T) {
+	t.Run("a restarted agent finds existing objects, and can delete them", func(t *testing.T) {
 		site := c.NewSite(t)
 		values := topology(t, site, 1).Values()
 		vs := site.Open(t)
@@ -85,7 +85,7 @@ func runPort(t *testing.T, c Config) {
 		}
 	})
 
-	t.Run("what is not implemented is refused with a reason", func(t *testing.T) {
+	t.Run("unimplemented values are refused with a reason", func(t *testing.T) {
 		site := c.NewSite(t)
 		vs := open(t, site)
 		if vs.Capabilities().MultipleVRFs {

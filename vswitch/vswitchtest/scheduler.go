@@ -159,7 +159,7 @@ func runScheduler(t *testing.T, c Config) {
 		}
 	})
 
-	t.Run("what others break is reported, and repaired", func(t *testing.T) {
+	t.Run("changes by other programs are reported and repaired", func(t *testing.T) {
 		for _, accident := range c.NewSite(t).Accidents() {
 			t.Run(accident.Name, func(t *testing.T) {
 				site := c.NewSite(t)
@@ -172,7 +172,7 @@ func runScheduler(t *testing.T, c Config) {
 		}
 	})
 
-	t.Run("what the driver does itself is not reported", func(t *testing.T) {
+	t.Run("changes by the driver are not reported", func(t *testing.T) {
 		site := c.NewSite(t)
 		a := startAgent(t, site)
 		values := topology(t, site, 2).Values()

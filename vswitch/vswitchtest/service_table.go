@@ -107,7 +107,7 @@ func ServiceCases(ipv6 bool) []ServiceCase {
 	return []ServiceCase{
 		{"one endpoint, by TCP and UDP", l.network, l.value(l.mapping(tcp44, 1), l.mapping(udp44, 1)),
 			append(slices.Clone(all), byUDP(all[0]), byUDP(all[1]), byUDP(all[2]), byUDP(all[3]))},
-		{"what is no port of the service", l.network, l.value(l.mapping(tcp44, 1)), append(slices.Clone(all),
+		{"ports that the service lacks", l.network, l.value(l.mapping(tcp44, 1)), append(slices.Clone(all),
 			refused("pod2", "tcp", l.service, 81), refused("node", "udp", l.service, 80), refused("pod1", "tcp", l.other, 80))},
 		{"no endpoint: refused", l.network, l.value(edited(l.mapping(tcp44), refuse)), []ServiceProbe{
 			refused("pod1", "tcp", l.service, 80), refused("world", "tcp", l.service, 80), refused("node", "tcp", l.service, 80)}},

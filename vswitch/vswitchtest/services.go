@@ -191,7 +191,7 @@ func (l *serviceLab) run(t *testing.T) {
 		node = l.site.Self()
 	}
 	hosts := func(list ...*Host) []*Host { return slices.DeleteFunc(list, func(h *Host) bool { return h == nil }) }
-	t.Run("who is seen as the client", func(t *testing.T) {
+	t.Run("source address at the endpoint", func(t *testing.T) {
 		l.serve(t, l.mapping(tcp44, 1), l.mapping(udp44, 1))
 		for _, network := range []string{"tcp", "udp"} {
 			l.pods[2].want(t, network, l.service, 80, "pod1", l.pod(2))
@@ -230,7 +230,7 @@ func (l *serviceLab) run(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what no service has", func(t *testing.T) {
+	t.Run("a port of no service", func(t *testing.T) {
 		l.serve(t, l.mapping(tcp44, 1))
 		for _, h := range hosts(l.pods[1], node) {
 			l.wantRefused(t, h, "tcp", l.service, 81)

@@ -114,7 +114,7 @@ func (l *serviceLab) wantDrops(t testing.TB, pod, least int) {
 			return
 		}
 	}
-	t.Errorf("what pod %d may not send is not counted: %v", pod, list)
+	t.Errorf("forbidden packets of pod %d are not counted: %v", pod, list)
 }
 
 var macOfLink = regexp.MustCompile(`link/ether ([0-9a-f:]{17})`)

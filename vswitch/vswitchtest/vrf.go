@@ -145,7 +145,7 @@ func runVRFs(t *testing.T, c Config) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { testVRFOrders(t, c, seed) })
 		}
 	})
-	t.Run("what others break is reported, and repaired", func(t *testing.T) {
+	t.Run("changes by other programs are reported and repaired", func(t *testing.T) {
 		site, ok := c.NewSite(t).(VRFSite)
 		if !ok {
 			t.Skip("this driver knows no accidents of VRFs")

@@ -12,7 +12,7 @@ import (
 )
 
 func runVRFDevices(t *testing.T, c Config) {
-	t.Run("are what tools of the host use", func(t *testing.T) { testVRFTools(t, newVRFBench(t, c)) })
+	t.Run("are used by tools of the host", func(t *testing.T) { testVRFTools(t, newVRFBench(t, c)) })
 	t.Run("take over from rules", func(t *testing.T) { testVRFUpgrade(t, c) })
 	t.Run("no packet leaks when they take over", func(t *testing.T) { testUpgradeLeaksNothing(t, c) })
 }
@@ -60,10 +60,10 @@ func testVRFTools(t *testing.T, v *vrfBench) {
 	}
 	v.with(interVRF(5, "10.60.0.0/24", 0), interVRF(0, "10.50.0.0/24", 5), interVRF(0, "10.51.0.0/24", 5))
 	if err := ask(five, "10.60.0.2", v.m); err != nil {
-		t.Errorf("a socket in VRF 5 asks VRF 0, to which there is a route: %v", err)
+		t.Errorf("a socket in VRF 5 reaches VRF 0 by a route: %v", err)
 	}
 	if err := ask("", "10.51.0.2", v.c); err != nil {
-		t.Errorf("a socket in VRF 0 asks VRF 5, to which there is a route: %v", err)
+		t.Errorf("a socket in VRF 0 reaches VRF 5 by a route: %v", err)
 	}
 	if ask(six, "10.60.0.2", v.m) == nil {
 		t.Error("a socket in VRF 6 reached VRF 0, to which only VRF 5 has a route")

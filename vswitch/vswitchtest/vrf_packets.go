@@ -220,10 +220,10 @@ func testInterVRF(t *testing.T, v *vrfBench) {
 		wantPing(t, "from VRF 5 to the vswitch in VRF 0", v.a, both("60", "9")[i])
 		v.wantAsked(t, "from VRF 0 to VRF 5", v.m, both("50", "2")[i], v.a, v.b)
 		wantPing(t, "from VRF 0 to the vswitch in VRF 5", v.m, both("50", "9")[i])
-		v.wantAsked(t, "what VRF 5 knows itself", v.a, both("51", "2")[i], v.c, v.d)
-		v.wantRefused(t, "what neither knows", v.a, both("77", "2")[i])
+		v.wantAsked(t, "routes of VRF 5", v.a, both("51", "2")[i], v.c, v.d)
+		v.wantRefused(t, "routes of neither VRF", v.a, both("77", "2")[i])
 	}
-	wantNoPing(t, "what VRF 5 drops", v.a, "10.60.0.130")
+	wantNoPing(t, "drops of VRF 5", v.a, "10.60.0.130")
 	v.wantRefused(t, "from VRF 6, which has no route", v.d, "10.60.0.2")
 	v.wantAsked(t, "from VRF 6 by way of VRF 0 to VRF 5", f, "10.50.0.2", v.a, v.b)
 	v.wantAsked(t, "and back", v.a, "10.62.0.2", f)
@@ -256,7 +256,7 @@ func testRoutesInVRF(t *testing.T, v *vrfBench) {
 		v.wantAsked(t, "by a route of VRF 6", v.b, addr, v.d, v.c)
 		v.wantRefused(t, "in VRF 0", v.m, addr)
 	}
-	wantNoPing(t, "what is dropped", v.a, "10.99.0.129")
+	wantNoPing(t, "a dropped packet", v.a, "10.99.0.129")
 	down := inVRF(5, tap("c", "10.51.0.9/24", "fd00:51::9/64"))
 	up := proto.CloneOf(down)
 	down.Enabled = false
@@ -298,7 +298,7 @@ func testVRFInterfaces(t *testing.T, v *vrfBench, peer PacketSite) {
 	u.Exec(t, "ip route add default via 10.55.0.1")
 	u.Exec(t, "ip -6 route add default via fd00:55::1")
 	for i, own := range []string{"10.55.0.1", "fd00:55::1"} {
-		wantPing(t, "what an unnumbered interface borrows", u, own)
+		wantPing(t, "the address borrowed by an unnumbered interface", u, own)
 		v.wantAsked(t, "from an unnumbered interface", u, both("51", "2")[i], v.c, v.d)
 		wantPing(t, "to an unnumbered interface", v.a, []string{"10.55.0.7", "fd00:55::7"}[i])
 		v.wantRefused(t, "to it from VRF 0", v.m, []string{"10.55.0.7", "fd00:55::7"}[i])
@@ -325,7 +325,7 @@ func testVRFInterfaces(t *testing.T, v *vrfBench, peer PacketSite) {
 func testVRFFeatures(t *testing.T, v *vrfBench, peer PacketSite) {
 	v.with(list("stop", "a out", reflect(everything()), deny(everything())), list("go", "a in", reflect(everything())))
 	for i, addr := range both("51", "2") {
-		v.wantAsked(t, "what is asked by a host behind an access list", v.a, addr, v.c, v.d)
+		v.wantAsked(t, "requests of a host behind an access list", v.a, addr, v.c, v.d)
 		wantPing(t, "in the other VRF", v.d, both("50", "2")[i])
 	}
 	v.with(list("stop", "a out", deny(everything())))

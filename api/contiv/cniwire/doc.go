@@ -1,5 +1,5 @@
 // Package cniwire is the protocol between contiv-cni and the agent of the node. It carries the
-// calls of the gRPC service cni.RemoteCNI (cni.proto) for a short-lived program: initialising gRPC
+// calls of the gRPC service cni.RemoteCNI (api/contiv/cni/cni.proto) for a short-lived program: initialising gRPC
 // and protobuf would take longer than the call.
 //
 // A connection to the agent's socket carries one call:

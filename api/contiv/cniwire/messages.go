@@ -47,7 +47,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// CNIRequest is the request of one attachment. See cni.proto for all messages.
+// CNIRequest is the request of one attachment. See api/contiv/cni/cni.proto for all messages.
 type CNIRequest struct {
 	Version          string `json:"version,omitempty"`
 	ContainerID      string `json:"container_id,omitempty"`

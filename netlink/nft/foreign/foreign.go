@@ -312,7 +312,7 @@ const (
 func Translated(harm string) bool { return strings.Contains(harm, translatedText) }
 
 // Doubts returns the rules whose effect on a packet is unknown, e.g. "may be dropped by a rule of
-// chain FORWARD in table ip filter, which is not judged because it limits a rate".
+// chain FORWARD in table ip filter, which is not evaluated because it limits a rate".
 func (r *Ruleset) Doubts(p Packet) []string {
 	w := r.walk(p)
 	w.doubting = true
@@ -379,7 +379,7 @@ func (w *walk) doubt(v verdict, by culprit, reason string) {
 	case hides:
 		what = "may " + hiddenText
 	}
-	w.doubts = append(w.doubts, fmt.Sprintf("%s by %s%s, which is not judged because %s", what, by, by.comment, reason))
+	w.doubts = append(w.doubts, fmt.Sprintf("%s by %s%s, which is not evaluated because %s", what, by, by.comment, reason))
 }
 
 // sees reports whether a packet passes the chain. NAT chains see only the first packet of a

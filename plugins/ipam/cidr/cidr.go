@@ -60,7 +60,7 @@ func Subnet(p netip.Prefix, length int, n uint64) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("network %v cannot be divided into networks of prefix length %d", p, length)
 	}
 	if newBits < 64 && n>>newBits != 0 {
-		return netip.Prefix{}, fmt.Errorf("network %v has no subnet #%d of prefix length %d: there are %d", p, n, length, uint64(1)<<newBits)
+		return netip.Prefix{}, fmt.Errorf("network %v has no subnet #%d of prefix length %d: it has only %d", p, n, length, uint64(1)<<newBits)
 	}
 	hi, lo := halves(p.Masked().Addr())
 	addHi, addLo := shiftLeft(n, p.Addr().BitLen()-length)

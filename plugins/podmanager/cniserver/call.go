@@ -60,7 +60,7 @@ func (s *Server) serveCall(conn net.Conn, arrived *arrival) {
 		sendErr = cniwire.Write(conn, answerOf(nil, status.Errorf(codes.ResourceExhausted, "the reply is too large: %v", sendErr)))
 	}
 	if sendErr != nil {
-		s.log.Debug("The caller of a CNI request has gone", "method", call.Method, "error", sendErr)
+		s.log.Debug("Caller of a CNI request disconnected", "method", call.Method, "error", sendErr)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Server) serveCall(conn net.Conn, arrived *arrival) {
 func (s *Server) serveInvocation(conn net.Conn, arrived *arrival) {
 	invocation, err := cniwire.ReadInvocationBody(conn)
 	if err != nil {
-		s.log.Debug("A CNI request cannot be read", "error", err)
+		s.log.Debug("Reading a CNI request failed", "error", err)
 		return
 	}
 	ctx, end := s.whileConnected(conn, arrived)
@@ -78,7 +78,7 @@ func (s *Server) serveInvocation(conn net.Conn, arrived *arrival) {
 	end()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
 	if err := cniwire.WriteOutcome(conn, outcome); err != nil {
-		s.log.Debug("The caller of a CNI request has gone", "command", invocation.Command, "error", err)
+		s.log.Debug("Caller of a CNI request disconnected", "command", invocation.Command, "error", err)
 	}
 }
 

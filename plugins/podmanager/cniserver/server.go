@@ -128,7 +128,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 			if err != nil {
 				conn.Close()
 				if !full {
-					s.log.Error("CNI requests are refused", "error", err)
+					s.log.Error("Serving CNI requests failed", "error", err)
 				}
 				full = true
 				continue
@@ -149,7 +149,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 		}
 		// For example, no file descriptor is left.
 		pause = min(max(2*pause, 5*time.Millisecond), maxPause)
-		s.log.Warn("A CNI request cannot be accepted", "error", err, "pause", pause)
+		s.log.Warn("Accepting a CNI request failed", "error", err, "pause", pause)
 		select {
 		case <-time.After(pause):
 		case <-s.accepting.Done():

@@ -14,7 +14,7 @@ const MaxParts = 16_384
 
 const maxExceptions = 1024
 
-const tooLarge = "the policy has %d peers, networks, exceptions and ports, and may have %d: split it, or name larger networks and ranges; "
+const tooLarge = "the policy has %d peers, networks, exceptions and ports, but at most %d are allowed: split it, or use larger networks and ranges; "
 
 func partsOf(p *policy.Policy) (n int) {
 	count := func(peers []*policy.Policy_Peer, ports []*policy.Policy_Port) {

@@ -34,9 +34,9 @@ func TestPoliciesHaveBounds(t *testing.T) {
 		invalid []string
 	}{
 		"the most":            {peers(16_383), 1, nil},
-		"one too many":        {peers(16_384), 0, []string{"the policy has 16385 peers, networks, exceptions and ports, and may have 16384"}},
+		"one too many":        {peers(16_384), 0, []string{"the policy has 16385 peers, networks, exceptions and ports, but at most 16384 are allowed"}},
 		"the most exceptions": {[]*policy.Policy_Peer{block("10.0.0.0/8", hosts(1024)...)}, 1, nil},
-		"too many exceptions": {[]*policy.Policy_Peer{block("10.0.0.0/8", hosts(1025)...)}, 0, []string{"spec.ingress[0].from[0].ipBlock.except: 1025 networks, and 1024 are permitted"}},
+		"too many exceptions": {[]*policy.Policy_Peer{block("10.0.0.0/8", hosts(1025)...)}, 0, []string{"spec.ingress[0].from[0].ipBlock.except: 1025 networks, but at most 1024 are allowed"}},
 		"exceptions that divide networks into too many": {[]*policy.Policy_Peer{block("fd00::/16", spread...)}, 0, []string{"the policy has "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestClusterPoliciesHaveBounds(t *testing.T) {
 		Ingress: []*policy.ClusterPolicy_Rule{rule(policy.ClusterPolicy_ACCEPT, 20_000)},
 		Egress:  []*policy.ClusterPolicy_Rule{rule(policy.ClusterPolicy_ACCEPT, 1), rule(policy.ClusterPolicy_DENY, 1)},
 	}
-	invalid := []string{"the policy has 20008 peers, networks, exceptions and ports, and may have 16384"}
+	invalid := []string{"the policy has 20008 peers, networks, exceptions and ports, but at most 16384 are allowed"}
 	lists := configurator.ClusterPolicy(p)
 	want(t, lists, lists.Ingress, nil, invalid)
 	want(t, lists, lists.Egress, []string{"DENY all all"}, invalid)

@@ -23,7 +23,7 @@ func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 		w.invalid("%s", text)
 	}
 	if p.GetSubject() == nil {
-		w.invalid("spec.subject: exactly one of namespaces and pods is needed; the policy applies to no pod")
+		w.invalid("spec.subject: exactly one of namespaces and pods is required; the policy applies to no pod")
 		return &w.out
 	}
 	subjects, err := clusterPods(p.GetSubject())

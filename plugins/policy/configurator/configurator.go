@@ -176,7 +176,7 @@ func (w *writer) invalid(format string, args ...any) {
 		return
 	}
 	w.more++
-	w.out.Invalid = append(w.out.Invalid[:maxInvalid], fmt.Sprintf("%d more parts that cannot be understood", w.more))
+	w.out.Invalid = append(w.out.Invalid[:maxInvalid], fmt.Sprintf("%d more invalid parts", w.more))
 }
 
 func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList {
@@ -227,7 +227,7 @@ func (w *writer) peer(peer *policy.Policy_Peer) (*Pods, []netip.Prefix, error) {
 	selects := peer.GetNamespaces() != nil || peer.GetPods() != nil
 	switch block := peer.GetIpBlock(); {
 	case selects == (block != nil):
-		return nil, nil, errors.New(": exactly one of ipBlock and selectors is needed")
+		return nil, nil, errors.New(": exactly one of ipBlock and selectors is required")
 	case block != nil:
 		networks, err := BlockOf(block)
 		return nil, networks, err
@@ -262,9 +262,9 @@ func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) error
 	number, end := port.GetPort().GetNumber(), port.GetEndPort()
 	switch named := port.GetPort().GetType() == policy.Policy_Port_PortNameOrNumber_NAME; {
 	case !known:
-		return errors.New(".protocol: none of TCP, UDP and SCTP")
+		return errors.New(".protocol: must be TCP, UDP or SCTP")
 	case end != 0 && (port.GetPort() == nil || named):
-		return errors.New(".endPort: it needs a port that is a number")
+		return errors.New(".endPort: requires a numeric port")
 	case port.GetPort() == nil:
 		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol})
 	case named && port.GetPort().GetName() == "":
@@ -272,9 +272,9 @@ func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) error
 	case named:
 		w.named(r, NamedPort{protocol, port.GetPort().GetName()})
 	case number < 1 || number > 65535:
-		return fmt.Errorf(".port: %d is none of 1 to 65535", number)
+		return fmt.Errorf(".port: %d is not in 1 to 65535", number)
 	case end != 0 && (end < number || end > 65535):
-		return fmt.Errorf(".endPort: %d is none of %d to 65535", max(end, 0), number)
+		return fmt.Errorf(".endPort: %d is not in %d to 65535", max(end, 0), number)
 	default:
 		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(number), Last: uint32(max(number, end))})
 	}

@@ -94,8 +94,8 @@ func TestInvalidPartsOfNetworkPolicies(t *testing.T) {
 		{"the only port of a rule", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: number(0)}), peers(good)}, []string{"ALLOW 10.1.2.5/32 all"}, []string{"spec.egress[0].ports[0].port: 0"}},
 		{"the end of a range", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: number(80), EndPort: 79}, &policy.Policy_Port{Port: number(80), EndPort: 81})}, []string{"ALLOW all TCP/80-81"}, []string{"spec.egress[0].ports[0].endPort: 79"}},
 		{"the end of a range that is 0", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: number(80), EndPort: -1})}, nil, []string{"spec.egress[0].ports[0].endPort: 0"}},
-		{"a range without a port", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{EndPort: 90})}, nil, []string{"spec.egress[0].ports[0].endPort: it needs a port"}},
-		{"a range with a name", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: named("web"), EndPort: 90})}, nil, []string{"spec.egress[0].ports[0].endPort: it needs a port"}},
+		{"a range without a port", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{EndPort: 90})}, nil, []string{"spec.egress[0].ports[0].endPort: requires a numeric port"}},
+		{"a range with a name", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: named("web"), EndPort: 90})}, nil, []string{"spec.egress[0].ports[0].endPort: requires a numeric port"}},
 		{"an empty name", []*policy.Policy_EgressRule{ports(&policy.Policy_Port{Port: named("")})}, nil, []string{"spec.egress[0].ports[0].port: an empty name"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestInvalidPartsOfNetworkPolicies(t *testing.T) {
 	})
 	t.Run("many parts", func(t *testing.T) {
 		lists := configurator.NetworkPolicy(&policy.Policy{Namespace: "default", Name: "p", Pods: all, PolicyType: policy.Policy_EGRESS, EgressRule: []*policy.Policy_EgressRule{peers(slices.Repeat([]*policy.Policy_Peer{block("x")}, 100)...)}})
-		if n := len(lists.Invalid); n != 11 || lists.Invalid[10] != "90 more parts that cannot be understood" {
+		if n := len(lists.Invalid); n != 11 || lists.Invalid[10] != "90 more invalid parts" {
 			t.Errorf("%d: %q", n, lists.Invalid[n-1])
 		}
 	})
@@ -168,8 +168,8 @@ func TestInvalidPartsOfClusterPolicies(t *testing.T) {
 			Egress: []*policy.ClusterPolicy_Rule{rule(accept, []*peer{good}), rule(deny, []*peer{good}), rule(pass, []*peer{good})}})
 		want(t, lists, lists.Egress, []string{"DENY 10.1.2.5/32 all"}, []string{"spec.subject: namespaceSelector: matchExpressions[0]"})
 	})
-	t.Run("no subject, and what KSR says", func(t *testing.T) {
+	t.Run("no subject, and the error of KSR", func(t *testing.T) {
 		lists := configurator.ClusterPolicy(&policy.ClusterPolicy{Name: "p", Invalid: []string{"spec.tier: x"}, Egress: []*policy.ClusterPolicy_Rule{rule(deny, nil)}})
-		want(t, lists, lists.Egress, nil, []string{"spec.tier: x", "spec.subject: exactly one of namespaces and pods is needed"})
+		want(t, lists, lists.Egress, nil, []string{"spec.tier: x", "spec.subject: exactly one of namespaces and pods is required"})
 	})
 }

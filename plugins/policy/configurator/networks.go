@@ -17,7 +17,7 @@ func BlockOf(block *policy.Policy_Peer_IPBlock) ([]netip.Prefix, error) {
 		return nil, fmt.Errorf(".ipBlock.cidr: %w", err)
 	}
 	if n := len(block.GetExcept()); n > maxExceptions {
-		return nil, fmt.Errorf(".ipBlock.except: %d networks, and %d are permitted", n, maxExceptions)
+		return nil, fmt.Errorf(".ipBlock.except: %d networks, but at most %d are allowed", n, maxExceptions)
 	}
 	networks := []netip.Prefix{cidr}
 	for i, text := range block.GetExcept() {

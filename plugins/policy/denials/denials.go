@@ -168,11 +168,11 @@ func (k *Keeper) look(ctx context.Context, since time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failed = ""; err != nil {
-		k.failed = fmt.Sprintf("the vswitch cannot be read: %v", err)
+		k.failed = fmt.Sprintf("reading the vswitch failed: %v", err)
 		return
 	}
 	if read.NoFlows != "" {
-		k.failed = "connections are not told: " + read.NoFlows
+		k.failed = "connections are not reported: " + read.NoFlows
 	}
 	k.looked = time.Now()
 	k.count(read.Subjects)
@@ -254,7 +254,7 @@ func (k *Keeper) note(flows []filter.DeniedFlow) {
 func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	r := Report{Node: k.Node, Counts: []Count{}, Events: []Event{}}
 	if k.Read == nil {
-		r.Unknown = "the vswitch of this node does not tell what it denies"
+		r.Unknown = "the vswitch of this node does not report denied traffic"
 		return r
 	}
 	k.mu.Lock()
@@ -310,8 +310,8 @@ var (
 
 func (k *Keeper) descs() (pod, policy *prometheus.Desc) {
 	labels := prometheus.Labels{"node": k.Node}
-	return prometheus.NewDesc(byPod, "Packets that policies denied to or from a pod of this node, by direction, and by cause: isolated, or rule.", podDesc, labels),
-		prometheus.NewDesc(byName, "Packets that a policy denied on this node, by a rule or because it isolates; of several that isolate a pod, each counts.", []string{"policy", "direction"}, labels)
+	return prometheus.NewDesc(byPod, "Packets to or from a pod of this node denied by policies, by direction and cause (isolated or rule).", podDesc, labels),
+		prometheus.NewDesc(byName, "Packets denied by a policy on this node, by a rule or by isolation; if several policies isolate a pod, each counts.", []string{"policy", "direction"}, labels)
 }
 
 // Describe implements prometheus.Collector.

@@ -97,10 +97,10 @@ func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
 	select {
 	case n := <-told:
 		if n == 0 {
-			t.Error("nothing is told")
+			t.Error("nothing is reported")
 		}
 	case <-time.After(time.Minute):
-		t.Error("nothing is told until the vswitch answers")
+		t.Error("nothing is reported until the vswitch answers")
 	}
 	close(answers)
 	<-done
@@ -224,10 +224,10 @@ func TestEvents(t *testing.T) {
 		}
 		v.Flows = []filter.DeniedFlow{flow(82, 1), {Src: web, Dst: db, Protocol: filter.TCP, Port: 79, Packets: 1}, flow(80, 2)}
 		if got, want := events(3), "4 shop/web>shop/db:79 1 because of 79\n5 >shop/db:80 2 because of 80\n6 >shop/db:82 1 because of 82\n"; got != want {
-			t.Errorf("in order, and of a counter that began anew: %q, want %q", got, want)
+			t.Errorf("in order, with a restarted counter: %q, want %q", got, want)
 		}
 		if got := events(77); strings.Count(got, "\n") != 6 {
-			t.Errorf("to one who followed an agent that ended: %q", got)
+			t.Errorf("to a follower of a restarted agent: %q", got)
 		}
 	})
 }
@@ -319,13 +319,13 @@ func TestWhenTheVSwitchIsAsked(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		if looks, _ := v.asked(); looks < before+8 {
-			t.Errorf("%d looks in 10 seconds after somebody asked", looks-before)
+			t.Errorf("%d reads in 10 seconds after a request", looks-before)
 		}
 		v.mu.Lock()
-		v.NoFlows = "there is no file"
+		v.NoFlows = "file not found"
 		v.mu.Unlock()
 		time.Sleep(time.Second)
-		if r := k.Report(t.Context(), 0); !strings.Contains(r.Unknown, "there is no file") {
+		if r := k.Report(t.Context(), 0); !strings.Contains(r.Unknown, "file not found") {
 			t.Errorf("unknown: %q", r.Unknown)
 		}
 		cancel()
@@ -343,7 +343,7 @@ func TestREST(t *testing.T) {
 		}
 	}
 	if r := k.Report(t.Context(), 0); r.Unknown == "" {
-		t.Error("a vswitch that tells nothing")
+		t.Error("a vswitch without reports")
 	}
 	prometheus.NewPedanticRegistry().MustRegister(k)
 }

@@ -32,17 +32,17 @@ type World struct {
 	Processor *processor.Processor
 	Values    map[string]proto.Message
 	// The changes so far, in order.
-	Told []Fact
+	Facts []Fact
 }
 
 // Fact is a change for a processor. Only changes of one object are ordered.
 type Fact struct {
 	Object string
-	Tell   func(*processor.Processor)
+	Apply  func(*processor.Processor)
 }
 
-func (w *World) tell(object string, fact func(*processor.Processor)) {
-	w.Told = append(w.Told, Fact{object, fact})
+func (w *World) record(object string, fact func(*processor.Processor)) {
+	w.Facts = append(w.Facts, Fact{object, fact})
 	fact(w.Processor)
 }
 
@@ -86,7 +86,7 @@ func (w *World) Change() {
 	case 0:
 		if w.Chance(30) {
 			delete(w.Namespaces, ns)
-			w.tell("namespace "+ns, func(p *processor.Processor) { p.DeleteNamespace(ns) })
+			w.record("namespace "+ns, func(p *processor.Processor) { p.DeleteNamespace(ns) })
 			return
 		}
 		value := &namespace.Namespace{Name: ns}
@@ -94,7 +94,7 @@ func (w *World) Change() {
 			value.Label = append(value.Label, &namespace.Namespace_Label{Key: k, Value: v})
 		}
 		w.Namespaces[ns] = value
-		w.tell("namespace "+ns, func(p *processor.Processor) { p.SetNamespace(value) })
+		w.record("namespace "+ns, func(p *processor.Processor) { p.SetNamespace(value) })
 	case 1, 2:
 		w.changePolicy(ns)
 	case 3, 4:
@@ -112,8 +112,8 @@ func (w *World) changePod(ns string) {
 	id := podmanager.PodID{Namespace: ns, Name: name}
 	if w.Chance(25) {
 		delete(w.Pods, id.String())
-		w.tell("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
-		w.tell("pod "+id.String(), func(p *processor.Processor) { p.DeletePod(id) })
+		w.record("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
+		w.record("pod "+id.String(), func(p *processor.Processor) { p.DeletePod(id) })
 		return
 	}
 	value := &pod.Pod{Name: name, Namespace: ns, NodeName: fmt.Sprintf("node%d", 1+n%2), Labels: w.Labels(),
@@ -140,14 +140,14 @@ func (w *World) changePod(ns string) {
 	w.Pods[id.String()] = value
 	wire := func() {
 		if value.NodeName == Node && !value.HostNetwork {
-			w.tell("local "+id.String(), func(p *processor.Processor) {
+			w.record("local "+id.String(), func(p *processor.Processor) {
 				p.SetLocal(id, processor.Local{Addresses: address(ns, n), Interface: "tap-" + name})
 			})
 		} else {
-			w.tell("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
+			w.record("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
 		}
 	}
-	learn := func() { w.tell("pod "+id.String(), func(p *processor.Processor) { p.SetPod(value) }) }
+	learn := func() { w.record("pod "+id.String(), func(p *processor.Processor) { p.SetPod(value) }) }
 	if w.Chance(50) {
 		wire()
 		learn()
@@ -170,7 +170,7 @@ func (w *World) publish(id podmanager.PodID, ns string, n int) {
 		}
 	}
 	now := maps.Clone(w.Published)
-	w.tell("published", func(p *processor.Processor) { p.SetPublished(now) })
+	w.record("published", func(p *processor.Processor) { p.SetPublished(now) })
 }
 
 func address(ns string, n int) []netip.Addr {
@@ -242,12 +242,12 @@ func (w *World) changePolicy(ns string) {
 	name := fmt.Sprintf("policy%d", w.Random.IntN(4))
 	if w.Chance(35) {
 		delete(w.Policies, ns+"/"+name)
-		w.tell("policy "+ns+"/"+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Namespace: ns, Name: name}) })
+		w.record("policy "+ns+"/"+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Namespace: ns, Name: name}) })
 		return
 	}
 	value := w.Policy(ns, name)
 	w.Policies[ns+"/"+name] = value
-	w.tell("policy "+ns+"/"+name, func(p *processor.Processor) { p.SetPolicy(value) })
+	w.record("policy "+ns+"/"+name, func(p *processor.Processor) { p.SetPolicy(value) })
 }
 
 // Policy returns a random policy of the namespace.
@@ -267,7 +267,7 @@ func (w *World) changeNode() {
 	name := fmt.Sprint("node", n)
 	if w.Chance(20) {
 		delete(w.Nodes, name)
-		w.tell("node "+name, func(p *processor.Processor) { p.DeleteNode(name) })
+		w.record("node "+name, func(p *processor.Processor) { p.DeleteNode(name) })
 		return
 	}
 	value := &node.Node{Name: name, Labels: w.Labels(), Addresses: []*node.NodeAddress{
@@ -277,7 +277,7 @@ func (w *World) changeNode() {
 		value.Addresses = append(value.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeExternalIP, Address: "192.168.16.9"})
 	}
 	w.Nodes[name] = value
-	w.tell("node "+name, func(p *processor.Processor) { p.SetNode(value) })
+	w.record("node "+name, func(p *processor.Processor) { p.SetNode(value) })
 }
 
 func (w *World) clusterPods() *policy.ClusterPolicy_Pods {
@@ -318,7 +318,7 @@ func (w *World) changeClusterPolicy() {
 	name := pick(w, "guard", "guard-1", "guard.1", "guard0") // sorted differently from the keys of their lists
 	if w.Chance(35) {
 		delete(w.ClusterPolicies, name)
-		w.tell("policy "+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Name: name}) })
+		w.record("policy "+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Name: name}) })
 		return
 	}
 	value := w.ClusterPolicy(name)
@@ -326,7 +326,7 @@ func (w *World) changeClusterPolicy() {
 		value.Subject = nil
 	}
 	w.ClusterPolicies[name] = value
-	w.tell("policy "+name, func(p *processor.Processor) { p.SetClusterPolicy(value) })
+	w.record("policy "+name, func(p *processor.Processor) { p.SetClusterPolicy(value) })
 }
 
 // ClusterPolicy returns a random policy of any tier.
@@ -338,7 +338,7 @@ func (w *World) ClusterPolicy(name string) *policy.ClusterPolicy {
 func (w *World) InAnotherOrder() (facts []Fact) {
 	rest := map[string][]Fact{}
 	var turns []string
-	for _, f := range w.Told {
+	for _, f := range w.Facts {
 		rest[f.Object] = append(rest[f.Object], f)
 		turns = append(turns, f.Object)
 	}

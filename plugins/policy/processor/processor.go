@@ -50,8 +50,8 @@ type Processor struct {
 	pods      map[PodID]*podState
 	local     map[PodID]*Local
 	published map[PodID][]Published
-	// here contains the pods that Kubernetes assigned to the node and that get a network.
-	here            map[PodID]struct{}
+	// assigned contains the pods that Kubernetes assigned to the node and that get a network.
+	assigned        map[PodID]struct{}
 	policies        map[PolicyID]*policyState
 	clusterPolicies map[PolicyID]*policyState
 	perNamespace    map[string]*isolation
@@ -67,8 +67,8 @@ type Processor struct {
 
 	dirty dirty
 	gone  map[string]struct{}
-	// The keys that Changes returned as values and not yet as gone.
-	told map[string]struct{}
+	// returned holds the keys that Changes has returned as values and not yet as gone.
+	returned map[string]struct{}
 }
 
 type isolation struct{ ingress, egress int }
@@ -113,11 +113,11 @@ type policyState struct {
 // New returns a processor for the node.
 func New(node string) *Processor {
 	p := &Processor{
-		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, here: map[PodID]struct{}{}, policies: map[PolicyID]*policyState{}, clusterPolicies: map[PolicyID]*policyState{},
+		node: node, pods: map[PodID]*podState{}, local: map[PodID]*Local{}, assigned: map[PodID]struct{}{}, policies: map[PolicyID]*policyState{}, clusterPolicies: map[PolicyID]*policyState{},
 		perNamespace: map[string]*isolation{}, claims: map[netip.Addr]map[PodID]struct{}{},
 		named: map[configurator.NamedPort]map[PodID]struct{}{}, sets: map[*cache.Selection]*set{},
 		endpoints: map[configurator.NamedPort]int{}, about: map[*cache.Selection]map[PolicyID]struct{}{},
-		dirty: newDirty(), gone: map[string]struct{}{}, told: map[string]struct{}{},
+		dirty: newDirty(), gone: map[string]struct{}{}, returned: map[string]struct{}{},
 	}
 	p.cache = cache.New(p.memberChanged)
 	p.nodes = newNodes(func(s *cache.Selection) { p.dirty.nodes[s] = struct{}{} })
@@ -166,9 +166,9 @@ func (p *Processor) SetPod(value *pod.Pod) {
 	}
 	state.node, state.uid, state.peer = kube.NodeName, kube.UID, !kube.HostNetwork && !kube.Finished
 	if state.peer && state.node == p.node {
-		p.here[id] = struct{}{}
+		p.assigned[id] = struct{}{}
 	} else {
-		delete(p.here, id)
+		delete(p.assigned, id)
 	}
 	if state.terminating != value.GetTerminating() {
 		state.terminating = value.GetTerminating()
@@ -186,7 +186,7 @@ func (p *Processor) DeletePod(id PodID) {
 		return
 	}
 	state.peer = false
-	delete(p.here, id)
+	delete(p.assigned, id)
 	p.claim(id)
 	p.forgetPorts(id, state)
 	p.cache.DeletePod(id)
@@ -604,12 +604,12 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for _, value := range values {
 		key := models.Key(value)
 		delete(p.gone, key)
-		p.told[key] = struct{}{}
+		p.returned[key] = struct{}{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.gone)) {
-		if _, wanted := p.told[key]; wanted {
+		if _, wanted := p.returned[key]; wanted {
 			gone = append(gone, key)
-			delete(p.told, key)
+			delete(p.returned, key)
 		}
 	}
 	p.dirty, p.gone = newDirty(), map[string]struct{}{}

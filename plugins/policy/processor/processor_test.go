@@ -53,7 +53,7 @@ func TestAnAddressBelongsToOnePod(t *testing.T) {
 	}
 	old := webPod("old", "node2", "10.1.2.2", "client")
 	step("the first", func() { p.SetPod(old) }, "10.1.2.2")
-	step("a second one, without the label, while nobody knows whose it is", func() { p.SetPod(webPod("new", "node2", "10.1.2.2")) })
+	step("a second one, without the label, while its pod is unknown", func() { p.SetPod(webPod("new", "node2", "10.1.2.2")) })
 	old.Terminating = true
 	step("the first one is about to end: it does not get it back", func() { p.SetPod(old) })
 	step("the second one leaves", func() { p.DeletePod(podmanager.PodID{Namespace: "prod", Name: "new"}) }, "10.1.2.2")
@@ -153,7 +153,7 @@ func TestOwnNodeReachesItsPods(t *testing.T) {
 		return state.Judge(rules.Connection{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr("10.1.1.2"), Protocol: rules.TCP, Port: 80}).Allowed
 	}
 	if !reaches("172.30.1.2") || reaches("172.30.2.2") || reaches("192.168.16.1") {
-		t.Error("the host, and nobody else, should reach the pod")
+		t.Error("only the host should reach the pod")
 	}
 	p.SetNode(&node.Node{Name: policytest.Node, Addresses: []*node.NodeAddress{{Address: "192.168.16.1"}}})
 	p.SetNode(&node.Node{Name: "node2", Addresses: []*node.NodeAddress{{Address: "192.168.16.2"}}})

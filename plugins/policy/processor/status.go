@@ -49,7 +49,7 @@ func (p *Processor) Policies() []*Policy {
 			byID[id].Wired = append(byID[id].Wired, pod)
 		}
 	}
-	for pod := range p.here {
+	for pod := range p.assigned {
 		if p.isCurrent(pod) {
 			continue
 		}

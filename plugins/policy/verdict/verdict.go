@@ -110,7 +110,7 @@ func refused(e filter.Explanation, c filter.Connection) string {
 		list := e.Asked[len(e.Asked)-1]
 		return fmt.Sprintf("rule %s of %s denies %s: %s", list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), what, matched(e))
 	case titles(e.Asked, configurator.Isolating) == "":
-		return fmt.Sprintf("%s is denied until Kubernetes tells of the pod and its namespace: policies may be about it", what)
+		return fmt.Sprintf("%s is denied until the pod and its namespace are known from Kubernetes, because policies may select the pod", what)
 	}
 	text := fmt.Sprintf("%s is isolated by %s, and no rule allows %s with %v", what, titles(e.Asked, configurator.Isolating), packets(c), peer)
 	var near []string
@@ -169,7 +169,7 @@ func differences(ctx context.Context, values Values, keys []string) []string {
 	}
 	found, err := values.Verify(ctx, keys...)
 	if err != nil {
-		return []string{fmt.Sprintf("policies cannot be read back from the vswitch: %v", err)}
+		return []string{fmt.Sprintf("reading policies from the vswitch failed: %v", err)}
 	}
 	if len(found) == 0 {
 		return nil
@@ -178,7 +178,7 @@ func differences(ctx context.Context, values Values, keys []string) []string {
 	for _, d := range found {
 		texts = append(texts, fmt.Sprintf("%s (%v)", d.Key, d.State))
 	}
-	return []string{"the vswitch does not hold what policies need, and may judge otherwise: " + some(texts)}
+	return []string{"the vswitch lacks values of policies and may decide otherwise: " + some(texts)}
 }
 
 // Connection returns a filter.Connection. protocol is "tcp", "udp", "sctp", or "" for ICMP.

@@ -114,7 +114,7 @@ func TestWhoDecides(t *testing.T) {
 		"ICMP":            {"10.1.2.2", "10.1.1.3", "", 0, []string{"no rule allows ICMP with 10.1.2.2"}, nil},
 		"tier":            {"203.0.113.9", "10.1.1.3", "tcp", 5432, []string{"rule no-outside of ClusterNetworkPolicy guard (tier Admin, priority 3) denies ingress of pod x/db: 203.0.113.9 is in 203.0.113.0/24"}, nil},
 		"egress":          {"10.1.1.2", "203.0.113.9", "udp", 53, []string{"egress of pod x/web is isolated by NetworkPolicy x/out, and no rule allows port 53/udp with 203.0.113.9"}, nil},
-		"both refuse":     {"203.0.113.9", "10.1.1.4", "tcp", 1, []string{"ingress of pod x/new is denied until Kubernetes tells of the pod"}, nil},
+		"both refuse":     {"203.0.113.9", "10.1.1.4", "tcp", 1, []string{"ingress of pod x/new is denied until the pod and its namespace are known"}, nil},
 		"passed and free": {"10.1.2.2", "10.1.1.5", "tcp", 1, nil, []string{"ingress of pod x/open: no rule of ClusterNetworkPolicy guard (tier Admin, priority 3) denies it"}},
 		"nobody's":        {"10.1.2.2", "10.1.2.3", "tcp", 1, nil, nil},
 	} {
@@ -149,11 +149,11 @@ func TestWhatTheVSwitchDoesNotHold(t *testing.T) {
 		values, sb := programmed(t, node()...)
 		delete(sb, key)
 		wrong, _ := Explain(t.Context(), values, c)
-		requireTexts(t, wrong, []string{"the vswitch does not hold what policies need, and may judge otherwise: " + key})
+		requireTexts(t, wrong, []string{"the vswitch lacks values of policies and may decide otherwise: " + key})
 	}
 	values, sb := programmed(t, node()...)
 	delete(sb, models.Key(&contiv_filter.Subject{Name: "x/web"}))
 	if wrong, _ := Explain(t.Context(), values, c); len(wrong) > 0 {
-		t.Errorf("what is not about the connection: %q", wrong)
+		t.Errorf("text unrelated to the connection: %q", wrong)
 	}
 }

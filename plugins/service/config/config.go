@@ -163,7 +163,7 @@ func (c Config) check() error {
 		{"udpTimeout", c.Conntrack.UDPTimeout}, {"udpStreamTimeout", c.Conntrack.UDPStreamTimeout},
 	} {
 		if d := timeout.d.Std(); d != 0 && (d < time.Second || d > longestTracked) {
-			wrong("conntrack.%s: %v is not from 1s to %v, and not 0, which leaves what the kernel has", timeout.option, d, longestTracked)
+			wrong("conntrack.%s: %v is out of range: use 1s to %v, or 0 for the kernel's setting", timeout.option, d, longestTracked)
 		}
 	}
 	if most := max(c.Conntrack.MaxPerCore, c.Conntrack.Min); most > mostTracked {

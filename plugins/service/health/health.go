@@ -96,7 +96,7 @@ func (s *Server) set(checks []processor.HealthCheck, addresses []netip.Addr) {
 		}
 		if err := s.open(check, addresses); err != nil {
 			if s.refused[number] != err.Error() {
-				s.log.Warn("Load balancers get no answer about a service: is its port in use?", "service", check.ID.String(), "error", err)
+				s.log.Warn("Serving the health check of a service failed", "service", check.ID.String(), "error", err)
 			}
 			s.refused[number] = err.Error()
 			continue

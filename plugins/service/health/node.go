@@ -59,7 +59,7 @@ func (n *Node) listen() {
 	l, err := net.Listen("tcp", n.address)
 	if err != nil {
 		if n.refused == "" {
-			n.log.Warn("Load balancers are not told whether this node translates services: is the port of healthzBindAddress in use?", "error", err)
+			n.log.Warn("Serving healthzBindAddress failed", "error", err)
 		}
 		n.refused = "healthzBindAddress: " + err.Error()
 		return

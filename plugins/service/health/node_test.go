@@ -15,7 +15,7 @@ func TestLoadBalancersAreToldOfTheNode(t *testing.T) {
 	n := NewNode(net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))), func() bool { return healthy }, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	t.Cleanup(n.Close)
 	if _, _, err := get("127.0.0.1", port); err == nil {
-		t.Error("it listens before it is told to")
+		t.Error("it listens before it is enabled")
 	}
 	n.Serve(true)
 	n.Serve(true)

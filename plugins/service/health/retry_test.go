@@ -29,6 +29,6 @@ func TestRetry(t *testing.T) {
 	s.Set(nil, nil)
 	s.Retry()
 	if _, _, err := get("127.0.0.1", port); err == nil {
-		t.Error("a port is opened that nobody wants")
+		t.Error("an unneeded port is opened")
 	}
 }

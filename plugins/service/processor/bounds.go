@@ -191,7 +191,7 @@ func (p *Processor) TooLarge(id ID) string {
 	case s.targets > MaxServiceTargets:
 		return fmt.Sprintf("its %d frontends, each with all endpoints and source ranges, come to %d targets, and a service may have %d: split it, or remove addresses, ports or endpoints", s.frontends, s.targets, MaxServiceTargets)
 	}
-	return fmt.Sprintf("it comes to %v, and there is no room for it: all services of the node come to %v, and %v are translated, the smallest services first", s, all.fitting, nodeBound)
+	return fmt.Sprintf("it has %v and does not fit: all services of the node have %v, and %v are translated, the smallest services first", s, all.fitting, nodeBound)
 }
 
 // AllTooLarge returns the services refused for their size, in order.

@@ -76,7 +76,7 @@ func TestServicesHaveBounds(t *testing.T) {
 				t.Errorf("the other service: %v", s)
 			}
 			if changed := p.SetService(wide("svc", 1, 1)); !slices.Contains(changed, id) || p.TooLarge(id) != "" || p.Service(id, false) == nil {
-				t.Errorf("without what is too much: %q", p.TooLarge(id))
+				t.Errorf("without the excess: %q", p.TooLarge(id))
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func unproxied(svc *service.Service) string {
 	case headless:
 		return fmt.Sprintf("its label %s excludes it from translation: remove the label to have it translated", labelHeadless)
 	case svc.GetClusterIp() == "None":
-		return "it is headless: DNS gives clients the addresses of its pods, so ask about one of those"
+		return "it is headless: DNS returns the addresses of its pods, so use one of these addresses"
 	case svc.GetClusterIp() == "":
 		return "it has no cluster IP yet"
 	}

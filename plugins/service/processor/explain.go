@@ -69,11 +69,11 @@ func (p *Processor) Unserved(id ID) string {
 	case listed > 0:
 		return "its EndpointSlices list endpoints, but with other ports than the service, or of another IP version: is each targetPort that is a name the name of a container port?"
 	case selector == "" && len(all) == 0:
-		return "it has neither a selector nor an EndpointSlice: whoever made the service has to make one"
+		return "it has neither a selector nor an EndpointSlice: create an EndpointSlice"
 	case selector == "":
-		return "its EndpointSlices list none, and it has no selector: whoever made them has to list endpoints"
+		return "its EndpointSlices list no endpoints, and it has no selector: add endpoints to them"
 	case len(all) == 0:
-		return fmt.Sprintf("there is no EndpointSlice of it: no pod of namespace %s has the labels of its selector (%s), or the controller manager does not run", id.Namespace, selector)
+		return fmt.Sprintf("it has no EndpointSlice: no pod of namespace %s has the labels of its selector (%s), or the controller manager does not run", id.Namespace, selector)
 	}
 	return fmt.Sprintf("its EndpointSlices list none: no pod of namespace %s that has the labels of its selector (%s) has an address; or its targetPort is a name that none of their containers has", id.Namespace, selector)
 }

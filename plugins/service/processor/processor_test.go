@@ -243,11 +243,11 @@ func TestUnserved(t *testing.T) {
 		slice *endpointslice.EndpointSlice
 		want  string
 	}{
-		{selecting, nil, "there is no EndpointSlice of it: no pod of namespace default has the labels of its selector (app=web,tier=front)"},
+		{selecting, nil, "it has no EndpointSlice: no pod of namespace default has the labels of its selector (app=web,tier=front)"},
 		{selecting, slice("a"), "its EndpointSlices list none: no pod of namespace default that has the labels of its selector (app=web,tier=front) has an address"},
 		{selecting, other, "its EndpointSlices list endpoints, but with other ports than the service"},
 		{balancer(), nil, "it has neither a selector nor an EndpointSlice"},
-		{balancer(), slice("a"), "its EndpointSlices list none, and it has no selector"},
+		{balancer(), slice("a"), "its EndpointSlices list no endpoints, and it has no selector"},
 	} {
 		p := processor.New()
 		p.SetNode(node1)

@@ -267,7 +267,7 @@ func TestRandomClusters(t *testing.T) {
 				before := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
 				changed := redirects(p, o.Published)
 				if now := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}; len(changed) == 0 && !reflect.DeepEqual(before, now) {
-					t.Fatalf("seed %d: nobody is told of a redirect: %+v, before %+v", seed, now, before)
+					t.Fatalf("seed %d: a redirect is not reported: %+v, before %+v", seed, now, before)
 				}
 			})
 		}

@@ -88,7 +88,7 @@ func allocateIPs(s, previous *corev1.Service, others []corev1.Service, networks 
 	}
 	for _, address := range own {
 		if by := used[address]; by != "" {
-			return fmt.Errorf("spec.clusterIP: %s is that of service %s: choose another one, or leave it out", address, by)
+			return fmt.Errorf("spec.clusterIP: %s is used by service %s: use another one, or omit it", address, by)
 		}
 	}
 	var ips []string
@@ -141,12 +141,12 @@ func allocateNodePorts(s, previous *corev1.Service, others []corev1.Service) err
 		used[nodePort{corev1.ProtocolTCP, o.Spec.HealthCheckNodePort}] = o.Namespace + "/" + o.Name
 	}
 	if by := used[nodePort{corev1.ProtocolTCP, s.Spec.HealthCheckNodePort}]; by != "" && s.Spec.HealthCheckNodePort != 0 {
-		return fmt.Errorf("spec.healthCheckNodePort: node port %d is that of service %s: choose another one, or leave it out", s.Spec.HealthCheckNodePort, by)
+		return fmt.Errorf("spec.healthCheckNodePort: node port %d is used by service %s: use another one, or omit it", s.Spec.HealthCheckNodePort, by)
 	}
 	used[nodePort{corev1.ProtocolTCP, s.Spec.HealthCheckNodePort}] = "itself"
 	for _, p := range s.Spec.Ports {
 		if by := used[nodePort{protocolOf(p.Protocol), p.NodePort}]; by != "" && p.NodePort != 0 {
-			return fmt.Errorf("spec.ports: node port %d is that of service %s: choose another one, or leave it out", p.NodePort, by)
+			return fmt.Errorf("spec.ports: node port %d is used by service %s: use another one, or omit it", p.NodePort, by)
 		}
 		used[nodePort{protocolOf(p.Protocol), p.NodePort}] = "itself"
 	}

@@ -166,11 +166,11 @@ func TestAllocate(t *testing.T) {
 		t.Errorf("headless: %+v, %v", headless.Spec, err)
 	}
 	taken := service("d", "10.96.0.100", "")
-	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "10.96.0.100 is that of service default/a") {
+	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "10.96.0.100 is used by service default/a") {
 		t.Errorf("an address of another one: %v", err)
 	}
 	takenPort := service("e", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30000})
-	if err := Allocate(&takenPort, nil, []corev1.Service{second}, networks); err == nil || !strings.Contains(err.Error(), "node port 30000 is that of service default/b") {
+	if err := Allocate(&takenPort, nil, []corev1.Service{second}, networks); err == nil || !strings.Contains(err.Error(), "node port 30000 is used by service default/b") {
 		t.Errorf("a node port of another one: %v", err)
 	}
 }
@@ -196,7 +196,7 @@ func TestAllocateHealthCheckNodePort(t *testing.T) {
 	}
 	taken := local("c", 30000)
 	taken.Spec.Ports[0].NodePort = 30003
-	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "spec.healthCheckNodePort: node port 30000 is that of service default/a") {
+	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "spec.healthCheckNodePort: node port 30000 is used by service default/a") {
 		t.Errorf("the port of another one: %v", err)
 	}
 	cluster := service("d", "", corev1.ServiceTypeLoadBalancer, corev1.ServicePort{Port: 80})

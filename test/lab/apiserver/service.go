@@ -133,7 +133,7 @@ func checkServicePorts(s *corev1.ServiceSpec) (errs field.ErrorList) {
 		at := at.Index(i)
 		switch {
 		case p.Name == "" && len(s.Ports) > 1:
-			errs = append(errs, field.Required(at.Child("name"), "ports have names if there are several"))
+			errs = append(errs, field.Required(at.Child("name"), "several ports must have names"))
 		case p.Name != "" && names[p.Name]:
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		case p.Name != "":

@@ -78,7 +78,7 @@ func notifyLeases(s *kvscheduler.Scheduler) func(string, *vpp_interfaces.DHCPLea
 			n.Value, n.Metadata = lease, lease
 		}
 		if err := s.PushSBNotification(n); err != nil {
-			slog.Warn("DHCP lease is not known to the scheduler before the next resync", "interface", iface, "error", err)
+			slog.Warn("Reporting a DHCP lease to the scheduler failed; the next resync reports it", "interface", iface, "error", err)
 		}
 	}
 }

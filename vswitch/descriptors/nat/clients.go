@@ -30,17 +30,17 @@ func validClients(field string, m *staticMapping, id mappingID, seen map[mapping
 	own := m.GetClients() == vpp_nat.DNat44_StaticMapping_NODE
 	switch all := m.GetClients() == vpp_nat.DNat44_StaticMapping_ALL; {
 	case vpp_nat.DNat44_StaticMapping_Clients_name[int32(m.GetClients())] == "":
-		return descriptor.Invalid(field+"clients", "there is no %d: use ALL, INSIDE, OUTSIDE or NODE", m.GetClients())
+		return descriptor.Invalid(field+"clients", "unknown value %d: use ALL, INSIDE, OUTSIDE or NODE", m.GetClients())
 	case vpp_nat.DNat44_StaticMapping_Otherwise_name[int32(m.GetOtherwise())] == "":
-		return descriptor.Invalid(field+"otherwise", "there is no %d: use NEEDED, REFUSE or DROP", m.GetOtherwise())
+		return descriptor.Invalid(field+"otherwise", "unknown value %d: use NEEDED, REFUSE or DROP", m.GetOtherwise())
 	case all && seen[scoped], !all && !own && seen[everybody]:
 		return descriptor.Invalid(field+"clients", "the same address, port and protocol has a mapping for ALL clients: leave one out")
 	case m.GetExternalPort() == 0 && (!all || len(m.GetLocalIps()) == 0 || len(m.GetSourceRanges()) > 0 || m.GetMasqueradeOutside()):
 		return descriptor.Invalid(field+"external_port", "clients, otherwise, source_ranges and masquerade_outside need ports")
 	case m.GetClients() == vpp_nat.DNat44_StaticMapping_INSIDE && len(m.GetLocalIps()) == 0:
-		return descriptor.Invalid(field+"otherwise", "what is refused or dropped for clients inside is so for all: leave the mapping out, or make it for OUTSIDE or ALL")
+		return descriptor.Invalid(field+"otherwise", "REFUSE and DROP apply to all clients: remove the mapping, or set clients to OUTSIDE or ALL")
 	case own && len(m.GetLocalIps()) == 0:
-		return descriptor.Invalid(field+"otherwise", "what is refused or dropped for the node's own processes is so for all: leave the mapping out, or make it for ALL")
+		return descriptor.Invalid(field+"otherwise", "REFUSE and DROP apply to all clients: remove the mapping, or set clients to ALL")
 	case !all && !own:
 		seen[scoped] = true
 	}

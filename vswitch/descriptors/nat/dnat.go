@@ -166,7 +166,7 @@ func validateStatic(field string, m *staticMapping, seen map[mappingID]bool) err
 	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == vpp_nat.DNat44_StaticMapping_NEEDED:
 		return descriptor.Invalid(field+"local_ips", "a static mapping needs a local address, or set otherwise")
 	case len(m.GetLocalIps()) > 1 && m.GetExternalPort() == 0:
-		return descriptor.Invalid(field+"external_port", "several local addresses need ports: connections are what is distributed")
+		return descriptor.Invalid(field+"external_port", "several local addresses require ports, because connections are balanced")
 	case m.GetExternalPort() == 0 && m.GetTwiceNat() != vpp_nat.DNat44_StaticMapping_DISABLED:
 		return descriptor.Invalid(field+"twice_nat", "twice-NAT needs ports")
 	}

@@ -65,13 +65,13 @@ func validateStatic66(field string, m *staticMapping66, seen map[mappingID]bool)
 	}
 	switch {
 	case contiv_nat.DNat66_Protocol_name[int32(m.GetProtocol())] == "":
-		return descriptor.Invalid(field+"protocol", "there is no protocol %d: use TCP, UDP or SCTP", m.GetProtocol())
+		return descriptor.Invalid(field+"protocol", "unknown protocol %d: use TCP, UDP or SCTP", m.GetProtocol())
 	case contiv_nat.DNat66_StaticMapping_TwiceNatMode_name[int32(m.GetTwiceNat())] == "":
-		return descriptor.Invalid(field+"twice_nat", "there is no mode %d: use DISABLED, ENABLED or SELF", m.GetTwiceNat())
+		return descriptor.Invalid(field+"twice_nat", "unknown mode %d: use DISABLED, ENABLED or SELF", m.GetTwiceNat())
 	case seen[id]:
 		return descriptor.Invalid(field+"external_port", "two mappings have the same external address, port and protocol: put their local_ips into one")
 	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_NEEDED:
-		return descriptor.Invalid(field+"local_ips", "a static mapping needs a local address: leave the mapping out while there is none, or set otherwise")
+		return descriptor.Invalid(field+"local_ips", "a static mapping needs a local address: add one, remove the mapping, or set otherwise to REFUSE or DROP")
 	}
 	seen[id] = true
 	if err := validClients(field, clientsAndRest66(m), id, seen); err != nil {
@@ -114,7 +114,7 @@ func validUnicast6(field, text string) error {
 	}
 	switch addr := netip.MustParseAddr(text); {
 	case addr.Is4() || addr.Is4In6():
-		return descriptor.Invalid(field, "%s is an IPv4 address: those are translated by DNat44", text)
+		return descriptor.Invalid(field, "%s is an IPv4 address: use DNat44", text)
 	case addr.Zone() != "" || addr.IsMulticast() || addr.IsUnspecified() || addr.IsLinkLocalUnicast() || addr.IsLoopback():
 		return descriptor.Invalid(field, "%s is no address that packets are routed to: use one that is, such as fd00::1", text)
 	}

@@ -22,7 +22,7 @@ func nat66Descriptor(port vswitch.NAT66) kvscheduler.Descriptor[*contiv_nat.Sour
 			case err != nil:
 				return err
 			case !descriptor.IsIPv6(s.GetAddress()):
-				return descriptor.Invalid("address", "%s is an IPv4 address: those are translated by Nat44Interface and Nat44AddressPool", s.GetAddress())
+				return descriptor.Invalid("address", "%s is an IPv4 address: use Nat44Interface and Nat44AddressPool", s.GetAddress())
 			}
 			return nil
 		},

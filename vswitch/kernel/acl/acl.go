@@ -270,7 +270,7 @@ func (v acls) bind(ctx context.Context, b vswitch.ACLBinding) error {
 	return v.changeACLs(func(e *aclEdit) error {
 		list := e.state.listChain(b.ACL)
 		if list == "" {
-			return fmt.Errorf("there is no access list %q", b.ACL)
+			return fmt.Errorf("access list %q not found", b.ACL)
 		}
 		e.base()
 		p := portOf(list, b.Egress)

@@ -107,7 +107,7 @@ func (v *Driver) echoes(entry *vpp_l2.FIBEntry, e *netlink.Neigh) bool {
 func (v *Driver) checkPorts(b *drift.Batch) {
 	s, err := v.readL2()
 	if err != nil {
-		v.Log.Warn("checking bridge ports", "error", err)
+		v.Log.Warn("Checking bridge ports failed", "error", err)
 		return
 	}
 	for _, bd := range own.All[*vpp_l2.BridgeDomain](v.Reg) {

@@ -106,7 +106,7 @@ func (c *Client) Release() error {
 	c.Stop()
 	if lease := c.Lease(); lease != nil {
 		if err := c.release(lease); err != nil {
-			c.log.Warn("The DHCP server does not learn that its lease is given back: it waits until that expires", "address", lease.Address, "error", err)
+			c.log.Warn("Releasing the DHCP lease failed; the server keeps it until it expires", "address", lease.Address, "error", err)
 		}
 	}
 	c.set(nil)
@@ -159,7 +159,7 @@ func (c *Client) timeoutOf(attempt int) time.Duration {
 func (c *Client) resume(ctx context.Context) *Lease {
 	found, err := c.device.Leased()
 	if err != nil {
-		c.log.Warn("The DHCP lease of an earlier process is not known", "error", err)
+		c.log.Warn("Reading the DHCP lease of an earlier process failed", "error", err)
 	}
 	if found == nil {
 		return nil
@@ -172,14 +172,14 @@ func (c *Client) resume(ctx context.Context) *Lease {
 		case ctx.Err() != nil:
 			return found
 		case err == nil:
-			c.log.Info("DHCP lease goes on", "address", lease.Address, "server", lease.Server, "until", lease.Expires)
+			c.log.Info("DHCP lease continued", "address", lease.Address, "server", lease.Server, "until", lease.Expires)
 			return lease
 		case errors.Is(err, errRefused):
 			c.lose("refused", found)
 			return nil
 		}
 	}
-	c.log.Warn("No DHCP server confirms the address: it is used until it expires", "address", found.Address, "until", found.Expires)
+	c.log.Warn("No DHCP server confirmed the address; using it until the lease expires", "address", found.Address, "until", found.Expires)
 	now := time.Now()
 	kept := *found
 	if !kept.Expires.IsZero() {
@@ -206,7 +206,7 @@ func (c *Client) acquire(ctx context.Context) *Lease {
 		}
 		served, err := c.device.Served()
 		if err == nil && served {
-			tell("The interface has an IPv4 address of somebody else, such as the host's DHCP client: that serves it")
+			tell("DHCP client paused: the interface has an IPv4 address of another owner")
 			attempt = 0
 			c.wait(ctx, time.Now().Add(lookAgain))
 			continue
@@ -214,7 +214,7 @@ func (c *Client) acquire(ctx context.Context) *Lease {
 		next := time.Now().Add(c.timeoutOf(attempt))
 		lease, err := c.discover(ctx, time.Until(next))
 		if err == nil {
-			c.log.Info("DHCP lease", "address", lease.Address, "router", lease.Router(), "server", lease.Server, "until", lease.Expires)
+			c.log.Info("DHCP lease obtained", "address", lease.Address, "router", lease.Router(), "server", lease.Server, "until", lease.Expires)
 			return lease
 		}
 		if ctx.Err() != nil {
@@ -267,7 +267,7 @@ func (c *Client) prolong(ctx context.Context, lease *Lease, now time.Time) (*Lea
 	if err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
 		return next, err
 	}
-	c.log.Info("The DHCP lease is not prolonged yet", "address", lease.Address, "until", lease.Expires, "error", err)
+	c.log.Info("DHCP lease not renewed yet, retrying", "address", lease.Address, "until", lease.Expires, "error", err)
 	c.wait(ctx, again)
 	return nil, err
 }
@@ -276,7 +276,7 @@ func (c *Client) prolong(ctx context.Context, lease *Lease, now time.Time) (*Lea
 // zero time.
 func (c *Client) apply(lease *Lease) (retry time.Time) {
 	if err := c.device.Apply(lease); err != nil {
-		c.log.Error("The device does not get what DHCP leased, trying again", "address", lease.Address, "error", err)
+		c.log.Error("Applying the DHCP lease failed, retrying", "address", lease.Address, "error", err)
 		retry = time.Now().Add(lookAgain)
 	}
 	before := c.Lease()
@@ -290,7 +290,7 @@ func (c *Client) apply(lease *Lease) (retry time.Time) {
 func (c *Client) lose(why string, lease *Lease) {
 	c.log.Warn("DHCP lease "+why, "address", lease.Address)
 	if err := c.device.Apply(nil); err != nil {
-		c.log.Error("The address of a lost DHCP lease is left", "address", lease.Address, "error", err)
+		c.log.Error("Removing the address of a lost DHCP lease failed", "address", lease.Address, "error", err)
 	}
 	c.set(nil)
 	c.report(nil)

@@ -125,7 +125,7 @@ func (v *Driver) lostDefaults() (warnings []string, err error) {
 			via = " via " + gateway.String()
 		}
 		warnings = append(warnings, fmt.Sprintf("device %s went down and took the host's default route along: pods and the node reach nothing outside of the cluster. "+
-			"It is not ours to restore: run `ip route add default%s dev %s`, or have the host's network configuration do it", device, via, device))
+			"Contiv does not restore it: run `ip route add default%s dev %s`, or have the host's network configuration do it", device, via, device))
 	}
 	return warnings, nil
 }

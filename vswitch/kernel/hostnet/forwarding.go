@@ -42,7 +42,7 @@ func (v *Driver) notForwarding() (warnings []string, err error) {
 			continue // the kernel does not support the IP version
 		}
 		if value != "1" {
-			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach nothing but their node itself over %s, not even each other: set it to 1, and find out who changed it",
+			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach only their own node over %s: set it to 1, and find the program that changed it",
 				all, value, version))
 			continue
 		}
@@ -51,7 +51,7 @@ func (v *Driver) notForwarding() (warnings []string, err error) {
 			return nil, err
 		}
 		for iface, device := range devices {
-			warnings = append(warnings, fmt.Sprintf("sysctl net/%s/conf/%s/forwarding is 0: %s packets that interface %q receives are dropped: set it to 1, and find out who changed it",
+			warnings = append(warnings, fmt.Sprintf("sysctl net/%s/conf/%s/forwarding is 0: %s packets received on interface %q are dropped: set it to 1, and find the program that changed it",
 				directory, device, version, iface))
 		}
 	}

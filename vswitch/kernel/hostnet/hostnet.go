@@ -61,7 +61,7 @@ func (v *Driver) Check(b *drift.Batch) {
 	}
 	for _, w := range warnings {
 		if !slices.Contains(v.reported, w) {
-			v.Log.Error("The host no longer forwards as pods need it", "problem", w)
+			v.Log.Error("Forwarding settings of the host are wrong", "problem", w)
 		}
 	}
 	v.reported = warnings

@@ -44,7 +44,7 @@ func (v *Driver) addOwnAddress(iface string, index int, addr netip.Prefix) error
 	a.Flags |= own.WithoutRoute(vrf)
 	if err := v.Net.AddAddress(a); rtnl.Exists(err) {
 		if vrf != 0 && !v.isAssigned(a) {
-			return fmt.Errorf("somebody else has assigned it, in VRF 0: remove it (`ip address delete`), so that it can be assigned in VRF %d", vrf)
+			return fmt.Errorf("another program assigned it in VRF 0: remove it (`ip address delete`), so that it can be assigned in VRF %d", vrf)
 		}
 		return v.vrf.SettleAddresses(index, a.Family())
 	} else if err != nil {

@@ -114,7 +114,7 @@ func (v interfaces) UnsetDHCPClient(_ context.Context, iface string) error {
 		err = (&leaseDevice{Driver: v.Driver, iface: iface}).Apply(nil) // of an earlier process
 	}
 	if rtnl.IgnoreGone(err) != nil {
-		return fmt.Errorf("giving back what DHCP leased to interface %q: %w", iface, err)
+		return fmt.Errorf("release the DHCP lease of interface %q: %w", iface, err)
 	}
 	v.dhcp.tell(iface, nil)
 	return nil

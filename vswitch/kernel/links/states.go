@@ -124,7 +124,7 @@ func (v *Driver) ReportAll(ctx context.Context) {
 	}
 	found, err := states{v}.List(ctx)
 	if err != nil {
-		v.Log.Warn("States of interfaces are not reported", "error", err)
+		v.Log.Warn("Reporting interface states failed", "error", err)
 		return
 	}
 	for _, s := range found {

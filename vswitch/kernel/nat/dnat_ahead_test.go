@@ -74,7 +74,7 @@ func TestElementsReadAheadAreNotReadAgain(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 	if list(); once >= kernel.n.Load()-once {
-		t.Errorf("the first list took %d listings of elements, and the next one, which has nothing read ahead, %d", once, kernel.n.Load()-once)
+		t.Errorf("the first list took %d listings of elements, and the next one, without read-ahead, %d", once, kernel.n.Load()-once)
 	}
 	must(t, v.NAT44().RemoveDNAT(t.Context(), web))
 	if found := list(); len(found) != 1 || !proto.Equal(found[0], mail) {

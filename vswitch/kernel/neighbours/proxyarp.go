@@ -35,7 +35,7 @@ func proxiedBy(p *vpp_l3.ProxyARP) (addrSet, error) {
 	for _, r := range p.GetRanges() {
 		if r.GetVrfId() != 0 {
 			return nil, vswitch.Unsupported("ranges.vrf_id: the Linux kernel answers on the interfaces of the value, " +
-				"for what it has routes to in the VRF that each is in: leave it out")
+				"for addresses to which the VRF of the interface has routes: remove it")
 		}
 		first, err := netip.ParseAddr(r.GetFirstIpAddr())
 		last, lastErr := netip.ParseAddr(r.GetLastIpAddr())

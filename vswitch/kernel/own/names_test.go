@@ -43,7 +43,7 @@ func TestVRFAliases(t *testing.T) {
 	}
 	for _, alias := range []string{"", "contiv:vpp/x", "contiv:vpp-vrf[v4]", "contiv:vpp-vrf[v4]/0", "contiv:vpp-vrf[v4]/16384", "contiv:vpp-vrf[v4]/x"} {
 		if _, _, ok := ParseVRFAlias(alias); ok {
-			t.Errorf("%q is taken for that of a VRF device", alias)
+			t.Errorf("%q is taken for the name of a VRF device", alias)
 		}
 	}
 }

@@ -327,7 +327,7 @@ func (g *Guards) EndConnections(closing <-chan struct{}) {
 		case <-g.more:
 		}
 		if err := g.endConnections(); err != nil {
-			g.host.Log.Warn("The connections of former pods are still in conntrack: a pod that is given an address of theirs ends them first", "error", err)
+			g.host.Log.Warn("Deleting connections of removed pods failed; a new pod with the same address retries", "error", err)
 		}
 	}
 }
@@ -411,8 +411,8 @@ func (g *Guards) load(limits []string) error {
 		return err
 	}
 	if !g.noTimeouts {
-		g.host.Log.Warn("This kernel has no time-outs for some connections only (CONFIG_NF_CONNTRACK_TIMEOUT): what pods open is "+
-			"remembered for as long as the sysctls net.netfilter.nf_conntrack_tcp_timeout_* say", "error", err)
+		g.host.Log.Warn("Kernel without CONFIG_NF_CONNTRACK_TIMEOUT: connections of pods are "+
+			"tracked for the time of the sysctls net.netfilter.nf_conntrack_tcp_timeout_*", "error", err)
 	}
 	t = newTransaction()
 	t.load(Timeouts{}, limits...)

@@ -62,7 +62,7 @@ func invalidRules() []rule {
 	drop := counted(dropped[vswitch.DropInvalid])
 	return []rule{
 		{chainOpening, "invalid", join(invalid(), goTo(chainInvalid))},
-		{chainInvalid, "from what segments carry", join(intoSegments(true), accept())},
+		{chainInvalid, "from inner packets of SRv6 segments", join(intoSegments(true), accept())},
 		{chainInvalid, "from a pod", join(fromDevice(), inSet(guarded), drop)},
 		{chainInvalid, "to a pod", join(leadsTo(false), inSet(guarded), drop)},
 		// A reply from an endpoint to a process of the node: the kernel would reset the connection.

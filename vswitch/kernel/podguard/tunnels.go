@@ -75,7 +75,7 @@ func tunnelRules() (list []rule) {
 		add(chainForwarded, "VXLAN of our devices to an "+f.name+" peer", toPeer, fromGroup(), counted(dropped[vswitch.DropVXLAN]))
 		add(chainSent, "translated VXLAN to an "+f.name+" peer", toPeer, translated(), counted(dropped[vswitch.DropVXLANTranslated]))
 	}
-	add(chainVXLAN, "from somebody else", counted(dropped[vswitch.DropVXLAN]))
+	add(chainVXLAN, "from other sources", counted(dropped[vswitch.DropVXLAN]))
 	return list
 }
 

@@ -314,7 +314,7 @@ func (d *Driver) change(judges bool, do func(*edit)) error {
 			if err := d.nft.Commit(b); err != nil {
 				d.have, d.generation = nil, 0
 				if b == &e.clean {
-					d.log.Warn("What policies no longer need is still in nftables; the next change of a policy removes it", "table", qualifiedName, "error", err)
+					d.log.Warn("Removing unused nftables objects failed; the next change of a policy retries", "table", qualifiedName, "error", err)
 					return nil
 				}
 				d.want = before // the caller knows that the change failed

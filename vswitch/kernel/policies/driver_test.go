@@ -87,7 +87,7 @@ func TestNothingUnneededStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			if list := newEdit(d).unneeded(); d.have.exists && len(list) > 0 {
-				t.Fatalf("seed %d, step %d: %q is in the table, and nobody needs it", seed, step, list)
+				t.Fatalf("seed %d, step %d: %q is in the table without need", seed, step, list)
 			}
 			for object := range d.want.needed {
 				if d.have.sets[object] == nil && d.have.chains[object] == nil {

@@ -335,7 +335,7 @@ func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	s.set(t, clients, list, subject("10.22.0.3"))
 	want("with IPv4", four)
 	if sets := of6(); len(sets) > 0 {
-		t.Errorf("no subject has IPv6, and there are the sets %q", sets)
+		t.Errorf("no subject has IPv6, but the sets %q exist", sets)
 	}
 	s.driver = New(nft.New(s.Kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 	if found, err := s.driver.List(t.Context(), s.values); err != nil || len(found) != len(s.values) {

@@ -46,7 +46,7 @@ func TestRulesDoNotGrowWithPolicies(t *testing.T) {
 		}
 		for chain := range d.have.chains {
 			if strings.HasPrefix(chain, listChain) || strings.HasPrefix(chain, rulesChain) {
-				t.Fatalf("there is a chain %s", chain)
+				t.Fatalf("chain %s exists", chain)
 			}
 		}
 		return len(d.have.chains[d.want.subjects["pod"].in.chain])

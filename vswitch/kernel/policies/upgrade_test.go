@@ -132,7 +132,7 @@ func TestTablesOfOlderVersionsAreReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.driver.have.sets[oldName] == nil {
-				t.Fatalf("there is no set %s", oldName)
+				t.Fatalf("set %s is missing", oldName)
 			}
 			missing := slices.DeleteFunc(slices.Clone(values), func(v proto.Message) bool { return slices.Contains(found, v) })
 			if err := s.driver.Change(t.Context(), missing, without(found, values)); err != nil {

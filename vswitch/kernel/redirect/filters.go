@@ -83,7 +83,7 @@ func (v *Driver) addFilter(f filter) error {
 	switch {
 	case err == nil || rtnl.Exists(err):
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("adding queueing discipline clsact to device %d: %w: it has another one for what it receives "+
+		return fmt.Errorf("adding queueing discipline clsact to device %d: %w: it has another ingress qdisc "+
 			"(see `tc qdisc`): remove that", f.index, err)
 	default:
 		return fmt.Errorf("adding queueing discipline clsact to device %d: %w", f.index, err)

@@ -54,7 +54,7 @@ func (v *Driver) carriesFrames(names ...string) error {
 			return vswitch.Unsupported("VXLAN tunnel %q shares its device with other tunnels: "+
 				"use a bridge domain with the two interfaces and without others", name)
 		case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-			return vswitch.Unsupported("there is nothing behind loopback %q that frames could come from or go to: "+
+			return vswitch.Unsupported("loopback %q cannot be cross-connected, because it sends and receives no frames: "+
 				"use a bridge domain with it as bridged virtual interface", name)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-var errInTheWay = errors.New("there is a route that is not ours")
+var errInTheWay = errors.New("another program has a route to the same destination")
 
 // blocked holds the values that foreign routes block, for a retry when these are gone. It is safe
 // for concurrent use.

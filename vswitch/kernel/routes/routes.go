@@ -238,9 +238,9 @@ func (v routes) addPath(route *vpp_l3.Route, index int) error {
 	case have == nil:
 		return v.Net.RouteAdd(want)
 	case have.Protocol != own.ProtoOurs:
-		return fmt.Errorf("%w (%s): remove it, or give this one another preference", errInTheWay, foreignRoute(have))
+		return fmt.Errorf("%w (%s): remove it, or use another preference", errInTheWay, foreignRoute(have))
 	case have.Type != want.Type:
-		return fmt.Errorf("there is a route of another type to the same destination with the same preference")
+		return fmt.Errorf("another route to the same destination has the same preference and another type")
 	case have.Type != unix.RTN_UNICAST:
 		return nil
 	}

@@ -35,7 +35,7 @@ func (v routes) routeTableExists(route *vpp_l3.Route) error {
 func (v routes) leadAway(route *vpp_l3.Route) error {
 	for _, known := range v.Reg.RoutesTo(interRouteOf(route).Dst) {
 		if own.LeadsAway(known) && known.GetVrfId() == route.GetVrfId() && known.GetPreference() != route.GetPreference() {
-			return fmt.Errorf("there is one with preference %d already: two of type INTER_VRF cannot have the same destination", known.GetPreference())
+			return fmt.Errorf("a route with preference %d has the same destination: only one route of type INTER_VRF may have it", known.GetPreference())
 		}
 	}
 	return v.vrf.LeadAway(interRouteOf(route), route.GetViaVrfId())

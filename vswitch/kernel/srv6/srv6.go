@@ -136,7 +136,7 @@ func (v *Driver) setSRRoute(s *srState, r srRoute) error {
 	}
 	err := addSRRoute(v.Net, r)
 	if rtnl.Exists(err) {
-		return fmt.Errorf("there is another route to %s with the same preference (`ip route show %s`): remove it first", r.dst, r.dst)
+		return fmt.Errorf("another route to %s has the same preference (`ip route show %s`): remove it first", r.dst, r.dst)
 	}
 	return err
 }

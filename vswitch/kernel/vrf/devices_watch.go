@@ -97,7 +97,7 @@ func (v *devices) checkMember(b *drift.Batch, index int) {
 func (v *devices) checkVRF(b *drift.Batch, vrf uint32) {
 	all, err := v.all()
 	if err != nil {
-		v.Log.Warn("checking VRF devices", "error", err)
+		v.Log.Warn("Checking VRF devices failed", "error", err)
 		return
 	}
 	there := false
@@ -110,7 +110,7 @@ func (v *devices) checkVRF(b *drift.Batch, vrf uint32) {
 		}
 		sound, err := v.sound(familyOfVRF(table))
 		if err != nil {
-			v.Log.Warn("checking the tables of VRFs", "error", err)
+			v.Log.Warn("Checking VRF tables failed", "error", err)
 			return
 		}
 		if !sound.is(all, table) {

@@ -73,7 +73,7 @@ func TestRulesOfVRFDevices(t *testing.T) {
 		s.forget("eth0")
 		s.devices = false
 		if rules := inOrder(); len(rules) > 0 {
-			t.Errorf("without VRFs, there are %v", rules)
+			t.Errorf("without VRFs, %v exist", rules)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (v *emulation) checkRules(b *drift.Batch) {
 	for _, family := range ipFamilies {
 		_, have, err := v.readVRFs(family)
 		if err != nil {
-			v.Log.Warn("checking policy rules", "error", err)
+			v.Log.Warn("Checking policy rules failed", "error", err)
 			continue
 		}
 		want := v.vrf.last[family].render()
@@ -163,7 +163,7 @@ func (v *emulation) checkPlaced(b *drift.Batch, index int) {
 	}
 	view, err := v.view()
 	if err != nil {
-		v.Log.Warn("checking addresses in VRFs", "error", err)
+		v.Log.Warn("Checking addresses in VRFs failed", "error", err)
 		return
 	}
 	addrs, err := v.Net.Addresses(index)
@@ -185,7 +185,7 @@ func (v *emulation) checkMarks(b *drift.Batch, by string) {
 	}
 	have, err := v.readMarks()
 	if err != nil {
-		v.Log.Warn("checking marks", "error", err)
+		v.Log.Warn("Checking marks failed", "error", err)
 		return
 	}
 	v.vrf.mu.Lock()
@@ -218,7 +218,7 @@ func (v *emulation) checkConfined(b *drift.Batch, index int) {
 		}
 		leaked, err := v.leaked(index, family)
 		if err != nil {
-			v.Log.Warn("Checking addresses in VRFs", "interface", name, "error", err)
+			v.Log.Warn("Checking addresses in VRFs failed", "interface", name, "error", err)
 			continue
 		}
 		for _, r := range leaked {

@@ -121,7 +121,7 @@ func (v *Translations) setSource(ctx context.Context, f family, source netip.Add
 		return err
 	}
 	if was := now[f]; !was.IsUnspecified() && !source.IsUnspecified() {
-		v.log.Warn("VPP has one source for clients of all values", "was", was, "becomes", source)
+		v.log.Warn("Source address for clients changed for all values", "was", was, "becomes", source)
 	}
 	now[f] = source
 	return v.vpp.Call(ctx, module, &cnat.CnatSetSnatAddresses{SnatIP4: now[v4].As4(), SnatIP6: now[v6].As16(), SwIfIndex: ownership.NoIndex}, &cnat.CnatSetSnatAddressesReply{})

@@ -32,7 +32,7 @@ func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error
 	case err != nil && len(flows) > 0:
 		return 0, err
 	case err != nil: // a retry would fail in the same way
-		v.log.Warn("Whether rules in the host's routing silence flows that have moved cannot be read", "error", err)
+		v.log.Warn("Reading the host's routing rules for moved flows failed", "error", err)
 		return 0, nil
 	case h == nil:
 		return 0, nil

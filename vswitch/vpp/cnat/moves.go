@@ -104,7 +104,7 @@ func (v *Translations) moveFlows(ctx context.Context) {
 		case errors.Is(err, kvscheduler.ErrUnsupported):
 			return
 		case err != nil:
-			v.log.Warn("Some UDP flows and connections to endpoints that are gone cannot be moved or reset yet", "error", err)
+			v.log.Warn("Moving UDP flows and resetting connections of removed endpoints failed, retrying", "error", err)
 			wait = retry
 		case n == 0:
 			return
@@ -146,7 +146,7 @@ func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, con
 	var ended int
 	var notEnded error
 	if connections > maxListed {
-		v.log.Warn("UDP flows and connections to endpoints that are gone are not moved or reset: VPP has too many connections to list them", "connections", connections, "at most", maxListed)
+		v.log.Warn("Too many connections in VPP to move UDP flows and reset connections of removed endpoints", "connections", connections, "at most", maxListed)
 	} else if connections > 0 {
 		all, err := v.lostFlows(ctx)
 		if err != nil {
@@ -154,7 +154,7 @@ func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, con
 		}
 		all, ended, notEnded = v.reset(w, all)
 		if w.tooLong(all, time.Now()) {
-			v.log.Warn("UDP flows stay with endpoints that are gone, which go on sending to the clients", "flows", len(all), "silent", maxSilence)
+			v.log.Warn("UDP flows stay with removed endpoints that still send to clients", "flows", len(all), "silent", maxSilence)
 			all = nil
 		}
 		for _, f := range all {

@@ -66,12 +66,12 @@ func (v *Translations) reset(w *waiting, list []lost) (silent []lost, now int, e
 		}
 	}
 	if now = len(byClient) + len(byBackend); now > 0 {
-		v.log.Info("Connections to endpoints that are gone were reset", "connections", now)
+		v.log.Info("Reset connections to removed endpoints", "connections", now)
 	}
 	err = errors.Join(err, err2)
 	if errors.Is(err, sockets.ErrUnsupported) {
 		v.notes.noResets.Do(func() {
-			v.log.Warn("Connections to endpoints that are gone are not reset", "reason", sockets.ErrUnsupported)
+			v.log.Warn("Connections to removed endpoints are not reset", "reason", sockets.ErrUnsupported)
 		})
 		err = nil
 	}

@@ -107,7 +107,7 @@ func (v *Interfaces) removeAFPacket(ctx context.Context, i ownership.Index) erro
 	}
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
-		v.log.Warn("The device of an AF_PACKET interface cannot be seen", "device", name, "error", err)
+		v.log.Warn("Reading the device of an AF_PACKET interface failed", "device", name, "error", err)
 		h = nil
 	}
 	defer h.Close()
@@ -149,7 +149,7 @@ func (v *Interfaces) withHostDevice(ctx context.Context, i ownership.Index, fn f
 	}
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
-		v.log.Warn("The device of an AF_PACKET interface cannot be seen", "device", name, "error", err)
+		v.log.Warn("Reading the device of an AF_PACKET interface failed", "device", name, "error", err)
 		return nil
 	}
 	defer h.Close()

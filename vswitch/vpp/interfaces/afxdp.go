@@ -46,7 +46,7 @@ func (v *Interfaces) takeOverXDP(ctx context.Context, device string) (ownership.
 		if leased, err := h.Leased(dev); err != nil {
 			return 0, err
 		} else if leased {
-			v.log.Warn("Device is taken over by AF_PACKET, not by AF_XDP: the host has to hear DHCP servers and routers to keep its addresses", "device", device)
+			v.log.Warn("Device used with AF_PACKET instead of AF_XDP, because the host needs DHCP or router advertisements", "device", device)
 			return v.takeOver(ctx, device)
 		}
 		if err := completeChecksums(h, dev); err != nil {

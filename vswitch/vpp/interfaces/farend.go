@@ -28,7 +28,7 @@ func (v *Interfaces) deadTaps(ctx context.Context) map[string]bool {
 	}
 	text, err := v.vpp.CLI(ctx, "show tap")
 	if err != nil {
-		v.log.Warn("It cannot be found out which TAPs have lost their far ends", "error", err)
+		v.log.Warn("Finding TAPs without a peer failed", "error", err)
 		return nil
 	}
 	dead := map[string]bool{}

@@ -29,7 +29,7 @@ func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, err
 	}
 	counted, err := v.counters.Interfaces()
 	if err != nil {
-		v.log.Warn("States of interfaces have no counters", "error", err)
+		v.log.Warn("Reading interface counters failed", "error", err)
 	}
 	for _, s := range list {
 		s.Statistics = counted[ownership.Index(s.GetIfIndex())]

@@ -19,7 +19,7 @@ import (
 func (g *Guards) Drops(ctx context.Context) ([]vswitch.Drop, error) {
 	counts, err := g.counts(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading what source guards have dropped: %w", err)
+		return nil, fmt.Errorf("read the drop counters of source guards: %w", err)
 	}
 	var list []vswitch.Drop
 	for iface, reasons := range counts {
@@ -74,7 +74,7 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 	}
 	nodes, err := g.errors.Errors(tunnelNodes...)
 	if err != nil {
-		g.log.Warn("What VPP has dropped as VXLAN of no tunnel cannot be read", "error", err)
+		g.log.Warn("Reading VPP's counter of VXLAN packets without a tunnel failed", "error", err)
 	}
 	for node, reasons := range nodes {
 		counts[node] = map[vswitch.DropReason]uint64{vswitch.DropVXLAN: reasons[noTunnel]}
@@ -184,7 +184,7 @@ func (g *Guards) keepCounts(ctx context.Context, iface string, tables []uint32) 
 	}
 	counts, err := g.countsOf(ctx, tables)
 	if err != nil {
-		g.log.Warn("What a source guard has dropped cannot be read and counts from zero again", "interface", iface, "error", err)
+		g.log.Warn("Reading the drop counter of a source guard failed; it restarts from zero", "interface", iface, "error", err)
 	}
 	for reason, n := range counts {
 		if g.counted[iface] == nil {

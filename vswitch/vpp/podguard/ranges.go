@@ -148,7 +148,7 @@ func (r Ranges) List(ctx context.Context, expected []*guard.SourceRanges) ([]*gu
 	}
 	if err := r.read(ctx); err != nil {
 		r.learned = false
-		return nil, fmt.Errorf("reading what sources are restricted: %w", err)
+		return nil, fmt.Errorf("read the restricted sources: %w", err)
 	}
 	if !r.restricts() {
 		return nil, nil

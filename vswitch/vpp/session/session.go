@@ -117,7 +117,7 @@ func (s *Session) run(ctx context.Context) {
 		if err != nil {
 			s.set(nil, err)
 			if text := err.Error(); text != logged && ctx.Err() == nil {
-				s.log.Warn("VPP cannot be reached, trying again", "socket", s.socket, "error", err)
+				s.log.Warn("Connecting to VPP failed, retrying", "socket", s.socket, "error", err)
 				logged = text
 			}
 			if Sleep(ctx, delay) != nil {
@@ -130,7 +130,7 @@ func (s *Session) run(ctx context.Context) {
 		s.set(l, nil)
 		s.log.Info("Connected to VPP", "socket", s.socket, "version", l.Version, "pid", l.pid, "lacking", len(l.Lacks()))
 		for _, reason := range l.Lacks() {
-			s.log.Warn("VPP lacks something", "reason", reason)
+			s.log.Warn("VPP lacks a feature", "reason", reason)
 		}
 		switch {
 		case last == nil:
@@ -146,7 +146,7 @@ func (s *Session) run(ctx context.Context) {
 		s.set(nil, err)
 		l.Close()
 		if ctx.Err() == nil {
-			s.log.Warn("The connection to VPP is lost", "socket", s.socket, "error", err)
+			s.log.Warn("Connection to VPP lost", "socket", s.socket, "error", err)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (v *SRv6) Follow(ctx context.Context) {
 			v.askFor(ctx, unknown)
 		}
 		for _, h := range asked.note(unknown) {
-			v.log.Warn("Neighbour of a local SID does not answer; its packets are dropped",
+			v.log.Warn("Neighbour of a local SID not resolved; packets dropped",
 				"neighbour", h.ip, "interface", v.ifs.Seen(h.on))
 		}
 		cancel()

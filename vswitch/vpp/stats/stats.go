@@ -227,7 +227,7 @@ func (v *Segment) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, 1, l.Version)
 	entries, err := v.read("^/err/", "^/sys/", "^/buffer-pools/", "^/mem/")
 	if err != nil {
-		v.log.Warn("VPP's statistics cannot be read", "error", err)
+		v.log.Warn("Reading VPP's statistics failed", "error", err)
 		return
 	}
 	names := nodeNames(entries)

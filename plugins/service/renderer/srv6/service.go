@@ -108,9 +108,9 @@ func whyNot(s *processor.Service, frontends []processor.Frontend, o Options) str
 	case s.Affinity > 0:
 		return "segments know no sessionAffinity"
 	case len(first.Inside) == 0 && len(first.Outside) == 0:
-		return "there is no endpoint"
+		return "it has no endpoint"
 	case len(first.Inside) > maxEndpoints:
-		return fmt.Sprintf("there are %d endpoints, and segments lead to %d at most", len(first.Inside), maxEndpoints)
+		return fmt.Sprintf("it has %d endpoints, and segments support at most %d", len(first.Inside), maxEndpoints)
 	}
 	for _, f := range frontends {
 		switch {

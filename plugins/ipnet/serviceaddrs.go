@@ -12,15 +12,15 @@ import (
 )
 
 // Serve assigns service addresses to the loopback of a pod of this node, for packets that arrive
-// untranslated, and permits them as sources. It returns the pod's new values; later wirings include
+// untranslated, and permits them as sources. It returns the pod's new values; later networks of the pod include
 // them. Call it from the event loop after IPNet has handled the event.
 func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto.Message, error) {
 	n.mu.Lock()
-	before := n.served[id]
+	before := n.serviceAddrs[id]
 	if len(addrs) == 0 {
-		delete(n.served, id)
+		delete(n.serviceAddrs, id)
 	} else {
-		n.served[id] = slices.Clone(addrs)
+		n.serviceAddrs[id] = slices.Clone(addrs)
 	}
 	n.mu.Unlock()
 	node := n.thisNode()
@@ -28,7 +28,7 @@ func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto
 	if node == nil || !wired || len(before) == 0 && len(addrs) == 0 {
 		return nil, nil
 	}
-	w, err := n.wiring(node, pod)
+	w, err := n.podNetwork(node, pod)
 	if err != nil {
 		return nil, fmt.Errorf("addresses of services for pod %v: %w", id, err)
 	}
@@ -42,11 +42,11 @@ func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto
 	return changed, nil
 }
 
-func (n *IPNet) addServed(id podmanager.PodID, loopback *linux_interfaces.Interface) (more []netip.Addr) {
+func (n *IPNet) addServiceAddrs(id podmanager.PodID, loopback *linux_interfaces.Interface) (more []netip.Addr) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	for _, addr := range n.served[id] {
+	for _, addr := range n.serviceAddrs[id] {
 		loopback.IpAddresses = append(loopback.IpAddresses, single(addr).String())
 	}
-	return n.served[id]
+	return n.serviceAddrs[id]
 }
