@@ -106,6 +106,7 @@ func TestConversionOfServices(t *testing.T) {
 		m := meta("web")
 		m.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
 		m.Annotations = map[string]string{"contivpp.io/x": "1", "other": "2"}
+		m.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 1, 1, 0, 0, 0, time.FixedZone("", 3600)))
 		wantConverted(t, &corev1.Service{
 			ObjectMeta: m,
 			Spec: corev1.ServiceSpec{
@@ -126,7 +127,7 @@ func TestConversionOfServices(t *testing.T) {
 			`"loadbalancer_ip":"9.9.9.9","loadbalancer_source_ranges":["10.0.0.0/8"],"external_traffic_policy":"Local","health_check_node_port":30001,`+
 			`"session_affinity_timeout":10800,"annotations":{"contivpp.io/x":"1"},"cluster_ips":["10.96.0.10","fd00::10"],"ip_families":["IPv4","IPv6"],`+
 			`"ip_family_policy":"RequireDualStack","internal_traffic_policy":"Local","traffic_distribution":"PreferClose","publish_not_ready_addresses":true,`+
-			`"lb_ingress":[{"ip":"9.9.9.9"},{"hostname":"lb.example"},{"ip":"8.8.8.8","ip_mode":"Proxy"}],"labels":{"service.kubernetes.io/service-proxy-name":"other"}}`)
+			`"lb_ingress":[{"ip":"9.9.9.9"},{"hostname":"lb.example"},{"ip":"8.8.8.8","ip_mode":"Proxy"}],"labels":{"service.kubernetes.io/service-proxy-name":"other"},"creation_time":"2026-11-01T00:00:00Z"}`)
 	})
 	t.Run("the timeout counts only with affinity", func(t *testing.T) {
 		config := &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(60))}}

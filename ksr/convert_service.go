@@ -3,6 +3,7 @@ package ksr
 import (
 	"cmp"
 	"maps"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/service"
@@ -31,6 +32,9 @@ func convertService(s *corev1.Service) proto.Message {
 		HealthCheckNodePort:      spec.HealthCheckNodePort,
 		PublishNotReadyAddresses: spec.PublishNotReadyAddresses,
 		Port:                     convertServicePorts(spec.Ports),
+	}
+	if !s.CreationTimestamp.IsZero() {
+		out.CreationTime = s.CreationTimestamp.UTC().Format(time.RFC3339)
 	}
 	out.ClusterIp, out.ClusterIps = firstAndAll(spec.ClusterIP, spec.ClusterIPs)
 	for _, f := range spec.IPFamilies {
@@ -165,7 +169,9 @@ func deref[T any](p *T) (v T) {
 }
 
 func trimService(s *corev1.Service) *corev1.Service {
-	return &corev1.Service{ObjectMeta: trimMeta(&s.ObjectMeta), Spec: s.Spec, Status: corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}}
+	meta := trimMeta(&s.ObjectMeta)
+	meta.CreationTimestamp = s.CreationTimestamp
+	return &corev1.Service{ObjectMeta: meta, Spec: s.Spec, Status: corev1.ServiceStatus{LoadBalancer: s.Status.LoadBalancer}}
 }
 
 func trimEndpointSlice(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {

@@ -353,9 +353,20 @@ func TestServicesDoNotLeadInCircles(t *testing.T) {
 	}
 	there := func(nodePort int32, external ...string) *k8s.Service {
 		svc, _ := externalService("there", 444, "TCP", external...)
-		svc.ServiceType, svc.Port[0].NodePort = "NodePort", nodePort
+		svc.ServiceType, svc.Port[0].NodePort, svc.CreationTime = "NodePort", nodePort, "2026-11-02T00:00:00Z"
 		return svc
 	}
+	younger := func(svc *k8s.Service) *k8s.Service {
+		svc.CreationTime = "2026-11-04T00:00:00Z"
+		return svc
+	}
+	balanced := func(ip string) *k8s.Service {
+		svc := there(0)
+		svc.ServiceType, svc.LbIngressIps = "LoadBalancer", []string{ip}
+		return svc
+	}
+	needed := there(0, "192.168.16.2")
+	needed.Port[0].Port = 10250
 	for name, test := range map[string]struct {
 		endpoint string
 		there    *k8s.Service
@@ -372,10 +383,19 @@ func TestServicesDoNotLeadInCircles(t *testing.T) {
 		"external IP with a process":    {"192.168.16.2:444", there(0, "192.168.16.2"), "192.168.16.2:444", ""},
 		"another port at that address":  {"203.0.113.5:445", there(0, "203.0.113.5"), "10.1.2.9:80", ""},
 		"the other one is of a process": {"192.168.16.2:6443", there(30002), "192.168.16.2:6443", ""},
+		"load balancer's IP":            {"203.0.113.5:444", balanced("203.0.113.5"), "192.168.16.1:443", "the external IP of service tenant/there"},
+		// Ignored and refused addresses, and younger services, take no endpoints.
+		"pod":                         {"10.1.2.3:444", there(0, "10.1.2.3"), "10.1.2.9:80", ""},
+		"pod as load balancer's IP":   {"10.1.2.3:444", balanced("10.1.2.3"), "10.1.2.9:80", ""},
+		"port that nodes need":        {"192.168.16.2:10250", needed, "10.1.2.9:80", ""},
+		"younger external IP":         {"203.0.113.5:444", younger(there(0, "203.0.113.5")), "192.168.16.1:443", ""},
+		"younger load balancer's IP":  {"203.0.113.5:444", younger(balanced("203.0.113.5")), "192.168.16.1:443", ""},
+		"younger one at a node":       {"192.168.16.2:444", younger(there(0, "192.168.16.2")), "192.168.16.1:443", ""},
+		"younger service's node port": {"192.168.16.2:30002", younger(there(30002)), "10.1.2.9:80", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			here, _ := externalService("here", 443, "TCP", "198.51.100.1")
-			here.ServiceType, here.Port[0].NodePort = "NodePort", 30001
+			here.ServiceType, here.Port[0].NodePort, here.CreationTime = "NodePort", 30001, "2026-11-03T00:00:00Z"
 			slice := at("here", test.endpoint)
 			led := func(config plugintest.Txn) bool {
 				return strings.Contains(plugintest.Render(config), fmt.Sprintf(`"local_ip":"%v","local_port":%d`, slice.Endpoints[0].Addresses[0], slice.Ports[0].Port))

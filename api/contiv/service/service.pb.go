@@ -114,7 +114,9 @@ type Service struct {
 	LbIngress                []*Service_LoadBalancerIngress `protobuf:"bytes,1006,rep,name=lb_ingress,json=lbIngress,proto3" json:"lb_ingress,omitempty"`
 	// All labels: service.kubernetes.io/service-proxy-name, for one, says that the
 	// service is somebody else's.
-	Labels        map[string]string `protobuf:"bytes,1007,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Labels map[string]string `protobuf:"bytes,1007,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// When the service was created (RFC 3339, UTC). Empty in records of older versions.
+	CreationTime  string `protobuf:"bytes,1008,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,6 +310,13 @@ func (x *Service) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *Service) GetCreationTime() string {
+	if x != nil {
+		return x.CreationTime
+	}
+	return ""
 }
 
 type Service_ServicePort struct {
@@ -528,7 +537,7 @@ var File_contiv_service_service_proto protoreflect.FileDescriptor
 
 const file_contiv_service_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccontiv/service/service.proto\x12\aservice\"\xea\r\n" +
+	"\x1ccontiv/service/service.proto\x12\aservice\"\x90\x0e\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x120\n" +
@@ -557,7 +566,8 @@ const file_contiv_service_service_proto_rawDesc = "" +
 	"\x1bpublish_not_ready_addresses\x18\xed\a \x01(\bR\x18publishNotReadyAddresses\x12D\n" +
 	"\n" +
 	"lb_ingress\x18\xee\a \x03(\v2$.service.Service.LoadBalancerIngressR\tlbIngress\x125\n" +
-	"\x06labels\x18\xef\a \x03(\v2\x1c.service.Service.LabelsEntryR\x06labels\x1a\x88\x03\n" +
+	"\x06labels\x18\xef\a \x03(\v2\x1c.service.Service.LabelsEntryR\x06labels\x12$\n" +
+	"\rcreation_time\x18\xf0\a \x01(\tR\fcreationTime\x1a\x88\x03\n" +
 	"\vServicePort\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x12\n" +

@@ -10,8 +10,8 @@ import (
 )
 
 // Several services may request the same address, port and protocol: a service may use another's
-// cluster IP as an external IP. One of them owns the address, independent of the order of creation.
-// The others keep their other addresses.
+// cluster IP as an external IP. The kind of the address decides which of them owns it, then the age
+// of the service. The others keep their other addresses.
 
 type claim struct {
 	addr     netip.AddrPort
@@ -19,15 +19,21 @@ type claim struct {
 }
 
 type claimant struct {
-	id   ID
-	kind Kind
+	id      ID
+	kind    Kind
+	created string
 }
 
 // trust orders kinds by authority: users choose external IPs, the cluster assigns all others.
 var trust = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, NodePort: 2, ExternalIP: 3, Entrance: 4}
 
 func (c claimant) compare(o claimant) int {
-	return cmp.Or(cmp.Compare(trust[c.kind], trust[o.kind]), c.id.Compare(o.id))
+	return cmp.Or(cmp.Compare(trust[c.kind], trust[o.kind]), cmp.Compare(c.created, o.created), c.id.Compare(o.id))
+}
+
+// compareAge sorts the oldest service first.
+func (p *Processor) compareAge(a, b ID) int {
+	return cmp.Or(cmp.Compare(p.services[a].GetCreationTime(), p.services[b].GetCreationTime()), a.Compare(b))
 }
 
 type claims struct {
@@ -76,7 +82,7 @@ func (c *claims) add(id ID, svc *service.Service, node Node) (others []ID) {
 		for _, other := range c.of[key] {
 			others = append(others, other.id)
 		}
-		c.set(key, append(c.of[key], claimant{id, kind}))
+		c.set(key, append(c.of[key], claimant{id, kind, svc.GetCreationTime()}))
 	}
 	return others
 }
@@ -114,14 +120,20 @@ func (p *Processor) claimed() *claims {
 	return p.claims
 }
 
+func (p *Processor) owner(c claim) (claimant, bool) {
+	if of := p.claimed().of[c]; len(of) > 0 {
+		return of[0], true
+	}
+	return claimant{}, false
+}
+
 func (p *Processor) own(s *Service) *Service {
 	if s == nil {
 		return nil
 	}
-	all := p.claimed()
 	s.Frontends = slices.DeleteFunc(s.Frontends, func(f Frontend) bool {
-		of := all.of[claim{f.Addr, f.Protocol}]
-		return len(of) > 0 && of[0].id != s.ID
+		owner, has := p.owner(claim{f.Addr, f.Protocol})
+		return has && owner.id != s.ID
 	})
 	if len(s.Frontends) == 0 {
 		return nil

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/service/reserved"
+	"google.golang.org/protobuf/proto"
 )
 
 func claiming(namespace, name, clusterIP string, nodePort int32, external ...string) *service.Service {
@@ -76,6 +79,67 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// The kind of the address comes first, then the service's creation, then its name. Services of older
+// records have no time, and count as oldest.
+func TestOwnersOfAddresses(t *testing.T) {
+	const first, second = "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"
+	clusterIP := map[string]string{"aaa": "10.96.0.2", "zzz": "10.96.0.3"}
+	external := func(namespace, created string) *service.Service {
+		s := claiming(namespace, "web", clusterIP[namespace], 0, "203.0.113.1")
+		s.CreationTime = created
+		return s
+	}
+	balancer := func(namespace, created string) *service.Service {
+		s := claiming(namespace, "web", clusterIP[namespace], 0)
+		s.ServiceType, s.LbIngressIps, s.CreationTime = "LoadBalancer", []string{"203.0.113.1"}, created
+		return s
+	}
+	for name, test := range map[string]struct {
+		owner, other *service.Service
+	}{
+		"the older one, for external IPs":                   {external("zzz", first), external("aaa", second)},
+		"the older one, for load balancers' IPs":            {balancer("zzz", first), balancer("aaa", second)},
+		"a load balancer's IP before an older external IP":  {balancer("zzz", second), external("aaa", first)},
+		"the first name, if both are of one second":         {external("aaa", first), external("zzz", first)},
+		"one without time":                                  {external("zzz", ""), external("aaa", first)},
+		"the first name, without times":                     {external("aaa", ""), external("zzz", "")},
+		"a load balancer's IP before one without time":      {balancer("zzz", second), external("aaa", "")},
+		"the older one, whose IP is also a load balancer's": {func() *service.Service { s := balancer("zzz", first); s.ExternalIps = s.LbIngressIps; return s }(), balancer("aaa", second)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range [][]*service.Service{{test.owner, test.other}, {test.other, test.owner}} {
+				p := New()
+				for _, s := range order {
+					p.SetService(s)
+					have(p) // computes the claims
+				}
+				lost := p.Lost()
+				if len(lost) != 1 || lost[0].HeldBy.Namespace != test.owner.GetNamespace() {
+					t.Errorf("lost %v, want that %s has the address", lost, test.owner.GetNamespace())
+				}
+			}
+		})
+	}
+}
+
+// A record that gets its time changes the owner at once.
+func TestOwnersFollowTheTime(t *testing.T) {
+	p := New()
+	victim, late := claiming("zzz", "web", "10.96.0.2", 0, "203.0.113.1"), claiming("aaa", "web", "10.96.0.3", 0, "203.0.113.1")
+	late.CreationTime = "2026-11-02T00:00:00Z"
+	p.SetService(victim)
+	p.SetService(late)
+	have(p)
+	victim = proto.CloneOf(victim)
+	victim.CreationTime = "2026-11-03T00:00:00Z"
+	if changed := p.SetService(victim); len(changed) != 2 {
+		t.Errorf("changed: %v, want both", changed)
+	}
+	if lost := p.Lost(); len(lost) != 1 || lost[0].ID.Namespace != "zzz" {
+		t.Errorf("lost %v, want that the older service has the address", lost)
+	}
+}
+
 func TestServicesAtAClaimedAddress(t *testing.T) {
 	p := New()
 	p.SetService(claiming("zzz", "web", "10.96.0.1", 0))
@@ -89,33 +153,60 @@ func TestServicesAtAClaimedAddress(t *testing.T) {
 	}
 }
 
-// A change of one service returns all services that gain or lose addresses.
+// A change of one service returns all services that gain or lose addresses or endpoints.
 func TestClaimsChangeHands(t *testing.T) {
 	world := []*service.Service{
 		claiming("a", "a", "10.96.0.1", 30001), claiming("b", "b", "10.96.0.2", 30002, "10.96.0.1", "203.0.113.1"),
 		claiming("c", "c", "10.96.0.3", 0, "203.0.113.1", "192.168.16.1"), claiming("d", "d", "10.96.0.1", 30001, "203.0.113.1"),
 	}
 	world[2].Port[0].Port = 30001
-	nodes := []Node{{Name: "n"}, {Name: "n", NodePorts: []netip.Addr{netip.MustParseAddr("192.168.16.1")}}, {Name: "m"}}
-	for seed := range uint64(200) {
+	for _, s := range world {
+		s.Port[0].Name = "http"
+	}
+	leads := func(name, to string) *endpointslice.EndpointSlice {
+		at := netip.MustParseAddrPort(to)
+		return &endpointslice.EndpointSlice{Name: name + to, Namespace: name, Service: name, AddressType: endpointslice.EndpointSlice_IPv4,
+			Ports:     []*endpointslice.EndpointSlice_Port{{Name: "http", Port: int32(at.Port()), Protocol: "TCP"}},
+			Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{at.Addr().String()}, Ready: true, Serving: true}}}
+	}
+	slicesOf := []*endpointslice.EndpointSlice{leads("a", "203.0.113.1:443"), leads("b", "192.168.16.1:30001"), leads("d", "203.0.113.1:443"), leads("d", "10.96.0.1:443"), leads("e", "10.1.1.2:80"), leads("e", "203.0.113.1:443"), leads("e", "10.96.0.1:443")}
+	world = append(world, claiming("e", "e", "10.96.0.5", 0))
+	world[4].Port[0].Name = "http"
+	addresses := reserved.Addresses{Nodes: []netip.Addr{netip.MustParseAddr("192.168.16.1")}}
+	free, taken := reserved.New(addresses, nil, nil), reserved.New(addresses, []reserved.Entry{{Protocol: "TCP", Port: 443, Addr: netip.MustParseAddr("203.0.113.1")}, {Protocol: "TCP", Port: 30001}}, nil)
+	nodePorts := []netip.Addr{netip.MustParseAddr("192.168.16.1")}
+	nodes := []Node{{Name: "n", Reserved: free}, {Name: "n", NodePorts: nodePorts, Reserved: free}, {Name: "n", NodePorts: nodePorts, Reserved: taken}, {Name: "m"}}
+	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		p := New()
 		seen := map[ID][]string{}
-		for step := range 20 {
+		for step := range 60 {
 			svc := world[r.IntN(len(world))]
 			var changed []ID
-			switch r.IntN(3) {
+			switch r.IntN(5) {
 			case 0:
+				svc = proto.CloneOf(svc)
+				svc.CreationTime = []string{"", "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"}[r.IntN(3)]
 				changed = p.SetService(svc)
 			case 1:
 				changed = p.RemoveService(svc.GetNamespace(), svc.GetName())
 			case 2:
 				changed = p.SetNode(nodes[r.IntN(len(nodes))])
+			case 3:
+				next := slicesOf[r.IntN(len(slicesOf))]
+				changed = p.SetSlice(next, next)
+			case 4:
+				changed = p.RemoveSlice(slicesOf[r.IntN(len(slicesOf))])
 			}
 			fresh := New()
 			fresh.SetNode(p.node)
 			for _, svc := range p.services {
 				fresh.SetService(svc)
+			}
+			for _, of := range p.slices {
+				for _, slice := range of {
+					fresh.SetSlice(nil, slice)
+				}
 			}
 			for _, svc := range world {
 				id := ID{svc.GetNamespace(), svc.GetName()}
@@ -124,7 +215,7 @@ func TestClaimsChangeHands(t *testing.T) {
 					now = nil
 					if s := of.Service(id, false); s != nil {
 						for _, f := range s.Frontends {
-							now = append(now, f.Addr.String())
+							now = append(now, fmt.Sprint(f.Addr, f.Inside))
 						}
 					}
 					if !slices.Equal(now, seen[id]) && !slices.Contains(changed, id) {

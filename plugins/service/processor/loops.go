@@ -12,23 +12,26 @@ import (
 
 // A packet to a node port of another node is translated there again. Two services with each other's
 // node ports or external IPs as endpoints would forward it in a loop, as a new connection each
-// time. Such endpoints get no clients, unless the external IP's own service lists the endpoint,
-// too: then a process of the node serves it, such as an ingress.
+// time. So a service leads to node ports and external IPs of younger services only. Endpoints at
+// those of older services, and at its own node ports, get no clients, unless the external IP's own
+// service lists the endpoint, too: then a process of the node serves it, such as an ingress.
+//
+// Only frontends that the other service gets count. Nobody takes endpoints from a service by naming
+// the address of a pod, or of an older service's endpoint.
 
 type transport struct {
 	protocol Protocol
 	number   uint16
 }
 
-// again indexes the ports that nodes translate at addresses other than cluster IPs.
+// again indexes the ports that services request at addresses other than cluster IPs.
 type again struct {
-	nodePorts map[transport]map[ID]bool
-	external  map[transport]map[ID][]netip.Addr
-	lists     func(ID, netip.AddrPort, Protocol) bool
+	nodePorts, external map[transport]map[ID]bool
+	p                   *Processor
 }
 
-func newAgain(lists func(ID, netip.AddrPort, Protocol) bool) *again {
-	return &again{nodePorts: map[transport]map[ID]bool{}, external: map[transport]map[ID][]netip.Addr{}, lists: lists}
+func newAgain(p *Processor) *again {
+	return &again{nodePorts: map[transport]map[ID]bool{}, external: map[transport]map[ID]bool{}, p: p}
 }
 
 // set records a service, or removes it if nil. It returns its old and new ports.
@@ -37,7 +40,7 @@ func (a *again) set(id ID, prev, next *service.Service) map[transport]bool {
 	if Proxied(prev) {
 		for _, port := range prev.GetPort() {
 			for _, t := range []transport{{protocolOf(port.GetProtocol()), uint16(port.GetNodePort())}, {protocolOf(port.GetProtocol()), uint16(port.GetPort())}} {
-				if a.nodePorts[t][id] || a.external[t][id] != nil {
+				if a.nodePorts[t][id] || a.external[t][id] {
 					ports[t] = true
 				}
 				remove(a.nodePorts, t, id)
@@ -48,52 +51,52 @@ func (a *again) set(id ID, prev, next *service.Service) map[transport]bool {
 	if !Proxied(next) {
 		return ports
 	}
-	var external []netip.Addr
-	for _, text := range externalIPs(next) {
-		if addr, err := kubeaddr.ParseAddr(text); err == nil {
-			external = append(external, addr)
-		}
-	}
+	external := len(externalIPs(next)) > 0
 	for _, port := range next.GetPort() {
 		protocol := protocolOf(port.GetProtocol())
 		if t := (transport{protocol, uint16(port.GetNodePort())}); next.GetServiceType() != "ClusterIP" && validPort(port.GetNodePort()) {
-			put(a.nodePorts, t, id, true)
+			put(a.nodePorts, t, id)
 			ports[t] = true
 		}
-		if t := (transport{protocol, uint16(port.GetPort())}); len(external) > 0 && validPort(port.GetPort()) {
-			put(a.external, t, id, external)
+		if t := (transport{protocol, uint16(port.GetPort())}); external && validPort(port.GetPort()) {
+			put(a.external, t, id)
 			ports[t] = true
 		}
 	}
 	return ports
 }
 
-func put[V any](in map[transport]map[ID]V, t transport, id ID, v V) {
+func put(in map[transport]map[ID]bool, t transport, id ID) {
 	if in[t] == nil {
-		in[t] = map[ID]V{}
+		in[t] = map[ID]bool{}
 	}
-	in[t][id] = v
+	in[t][id] = true
 }
 
-func remove[V any](from map[transport]map[ID]V, t transport, id ID) {
+func remove(from map[transport]map[ID]bool, t transport, id ID) {
 	if delete(from[t], id); len(from[t]) == 0 {
 		delete(from, t)
 	}
 }
 
-// at returns the reservation of an endpoint that nodes would translate again.
-func (a *again) at(own ID, at netip.AddrPort, protocol Protocol, ofNode func(netip.Addr) bool) (reserved.Entry, bool) {
+// at returns the reservation of an endpoint of a service that nodes would translate again.
+func (a *again) at(own ID, at netip.AddrPort, protocol Protocol, node Node) (reserved.Entry, bool) {
 	t := transport{protocol, at.Port()}
 	entry := func(owner string) (reserved.Entry, bool) {
 		return reserved.Entry{Protocol: string(protocol), Port: at.Port(), Owner: owner, Endpoints: true}, true
 	}
-	if ids := a.nodePorts[t]; len(ids) > 0 && ofNode(at.Addr()) {
-		return entry("the node port of service " + slices.SortedFunc(maps.Keys(ids), ID.Compare)[0].String())
-	}
-	for _, id := range slices.SortedFunc(maps.Keys(a.external[t]), ID.Compare) {
-		if id != own && slices.Contains(a.external[t][id], at.Addr()) && !a.lists(id, at, protocol) {
-			return entry("the external IP of service " + id.String())
+	if ids := a.nodePorts[t]; len(ids) > 0 && node.Reserved.OfNode(at.Addr()) {
+		id := slices.MinFunc(slices.Collect(maps.Keys(ids)), a.p.compareAge)
+		if _, refused := node.refuses(a.p.services[id], NodePort, at, protocol); !refused && a.p.compareAge(id, own) <= 0 {
+			return entry("the node port of service " + id.String())
 		}
+	}
+	if len(a.external[t]) == 0 {
+		return reserved.Entry{}, false
+	}
+	owner, has := a.p.owner(claim{at, protocol})
+	if has && (owner.kind == ExternalIP || owner.kind == LoadBalancer) && a.p.compareAge(owner.id, own) < 0 && !a.p.lists(owner.id, at, protocol) {
+		return entry("the external IP of service " + owner.id.String())
 	}
 	return reserved.Entry{}, false
 }
@@ -103,7 +106,7 @@ func (n Node) keeps(own ID, at netip.AddrPort, protocol Protocol) (reserved.Entr
 	if entry, is := n.Reserved.Endpoint(at, string(protocol)); is || n.again == nil {
 		return entry, is
 	}
-	return n.again.at(own, at, protocol, n.Reserved.OfNode)
+	return n.again.at(own, at, protocol, n)
 }
 
 // mayKeep returns false if keeps finds no reservation for any endpoint with a port.
@@ -149,12 +152,14 @@ func (p *Processor) listing(ports map[transport]bool) (ids []ID) {
 	return ids
 }
 
-// ledBySlicesOf returns the services with endpoints at external IPs of a service.
-func (p *Processor) ledBySlicesOf(id ID) []ID {
+// leadingTo returns the services with endpoints at the ports of external IPs of services.
+func (p *Processor) leadingTo(ids ...ID) []ID {
 	ports := map[transport]bool{}
-	for _, port := range p.services[id].GetPort() {
-		if t := (transport{protocolOf(port.GetProtocol()), uint16(port.GetPort())}); p.again.external[t][id] != nil {
-			ports[t] = true
+	for _, id := range ids {
+		for _, port := range p.services[id].GetPort() {
+			if t := (transport{protocolOf(port.GetProtocol()), uint16(port.GetPort())}); p.again.external[t][id] {
+				ports[t] = true
+			}
 		}
 	}
 	return p.listing(ports)

@@ -35,7 +35,7 @@ func New() *Processor {
 func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
 	p.redirects, p.claims, p.sizes = nil, nil, nil
-	p.again = newAgain(p.lists)
+	p.again = newAgain(p)
 	p.node.again = p.again
 }
 
@@ -75,7 +75,10 @@ func (p *Processor) SetNode(n Node) []ID {
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(changed), ID.Compare)
+	ids := slices.Collect(maps.Keys(changed))
+	ids = append(ids, p.leadingTo(ids...)...)
+	slices.SortFunc(ids, ID.Compare)
+	return slices.Compact(ids)
 }
 
 // Node returns the last argument of SetNode.
@@ -108,6 +111,7 @@ func (p *Processor) replace(id ID, next *service.Service) []ID {
 	if p.claims != nil && was == p.sizes.refused[id] { // otherwise resize has added the claims
 		others = append(others, p.claims.add(id, p.translated(id), p.node)...)
 	}
+	others = append(others, p.leadingTo(others...)...)
 	slices.SortFunc(others, ID.Compare)
 	return append([]ID{id}, slices.DeleteFunc(slices.Compact(others), func(o ID) bool { return o == id })...)
 }
@@ -124,7 +128,8 @@ func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 		p.slices[id] = map[string]*endpointslice.EndpointSlice{}
 	}
 	p.slices[id][next.GetName()] = next
-	return withID(changed, slices.Concat(p.resize(id), []ID{id}, p.ledBySlicesOf(id))...)
+	changed = withID(changed, append(p.resize(id), id)...)
+	return withID(changed, p.leadingTo(changed...)...)
 }
 
 func withID(list []ID, more ...ID) []ID {
@@ -145,7 +150,8 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 	if delete(p.slices[id], prev.GetName()); len(p.slices[id]) == 0 {
 		delete(p.slices, id)
 	}
-	return withID([]ID{id}, append(p.resize(id), p.ledBySlicesOf(id)...)...)
+	changed := withID([]ID{id}, p.resize(id)...)
+	return withID(changed, p.leadingTo(changed...)...)
 }
 
 // IDs returns all services, in order.
