@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/pod"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
@@ -156,6 +157,8 @@ func state(messages ...proto.Message) controller.KubeState {
 			all[dbresources.Service][dbresources.ServiceKey(m.GetName(), m.GetNamespace())] = m
 		case *endpointslice.EndpointSlice:
 			all[dbresources.EndpointSlice][dbresources.EndpointSliceKey(m.GetName(), m.GetNamespace())] = m
+		case *pod.Pod:
+			all[dbresources.Pod] = map[string]proto.Message{dbresources.PodKey(m.GetName(), m.GetNamespace()): m}
 		}
 	}
 	return all
@@ -217,6 +220,8 @@ func kubeChange(prev, next proto.Message) *controller.KubeStateChange {
 		e.Resource, e.Key = dbresources.Service, dbresources.ServiceKey(m.GetName(), m.GetNamespace())
 	case *endpointslice.EndpointSlice:
 		e.Resource, e.Key = dbresources.EndpointSlice, dbresources.EndpointSliceKey(m.GetName(), m.GetNamespace())
+	case *pod.Pod:
+		e.Resource, e.Key = dbresources.Pod, dbresources.PodKey(m.GetName(), m.GetNamespace())
 	}
 	return e
 }

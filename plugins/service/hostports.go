@@ -100,11 +100,14 @@ func (s *Service) updatePod(ctx context.Context, event controller.Event, txn con
 	switch e := event.(type) {
 	case *podmanager.AddPod:
 		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
+			if err := s.updatePodPorts(podmanager.PodID{}, txn); err != nil {
+				return "", err
+			}
 			return s.openHostPorts(ctx, pod, txn)
 		}
 	case *podmanager.DeletePod:
 		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
-			return s.closeHostPorts(pod, txn), nil
+			return s.closeHostPorts(pod, txn), s.updatePodPorts(pod.ID, txn)
 		}
 	case *podmanager.CheckPod:
 		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {

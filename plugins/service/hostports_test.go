@@ -10,12 +10,14 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/api/contiv/pod"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
+	"google.golang.org/protobuf/proto"
 )
 
 func forPod(name, container, mappings string) *cni.CNIRequest {
@@ -263,6 +265,149 @@ func TestHostPortsAndServices(t *testing.T) {
 	if diff := plugintest.Diff(config, resync(t, c.plugin(t, "services: vswitch"), state(webService()))); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A host port takes precedence over external IPs of services, in either order of creation.
+func TestHostPortsAndExternalIPs(t *testing.T) {
+	c := newCluster()
+	ofPod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{{Port: 8443, Protocol: "TCP", PodPort: 80}}}}
+	pods := &comingPod{onePod: ofPod}
+	served := pods.served(c)
+	served.Pods = pods
+	s := c.pluginWith(t, "services: vswitch", served)
+	svc, slice := externalService("tenant", 8443, "TCP", "192.168.16.1")
+	const ofService, ofHostPort = "config/vpp/nat/v2/dnat44/tenant/tenant", "config/vpp/nat/v2/dnat44/hostPort/default/pod"
+	at := func(config plugintest.Txn, key string) bool {
+		value, _ := config[key].(*vpp_nat.DNat44)
+		return slices.ContainsFunc(value.GetStMappings(), func(m *vpp_nat.DNat44_StaticMapping) bool {
+			return m.GetExternalIp() == "192.168.16.1" && m.GetExternalPort() == 8443
+		})
+	}
+	expect := func(when string, config plugintest.Txn, want bool) {
+		t.Helper()
+		if at(config, ofHostPort) != want || at(config, ofService) == want {
+			t.Errorf("%s: the pod has the port: %v, the service: %v; want that the pod has it: %v", when, at(config, ofHostPort), at(config, ofService), want)
+		}
+	}
+	before := resync(t, s, state(svc, slice))
+	if !at(before, ofService) {
+		t.Fatal("the service has no external IP without a pod")
+	}
+	pods.here = true
+	add := &podmanager.AddPod{Pod: pods.pod.ID, ContainerID: "c1"}
+	txn := plugintest.Txn{}
+	if _, err := s.Update(t.Context(), add, txn); err != nil {
+		t.Fatal(err)
+	}
+	expect("the pod comes", txn.Apply(before), true)
+	_, limits := frontendsOf(s, t, "tenant")
+	if got := strings.Join(limits, "\n"); !strings.Contains(got, "192.168.16.1:8443/TCP is not translated, because port 8443/TCP is reserved for the host port of pod default/pod") {
+		t.Errorf("the service says %q", got)
+	}
+	if err := s.Revert(t.Context(), add); err != nil {
+		t.Fatal(err)
+	}
+	pods.here = false
+	changed := proto.CloneOf(svc)
+	changed.SessionAffinity, changed.SessionAffinityTimeout = "ClientIP", 10
+	after, _, _ := change(t, s, kubeChange(svc, changed), before)
+	expect("the pod was not added", after, false)
+
+	pods.here = true
+	config := resync(t, s, state(changed, slice))
+	expect("resync", config, true)
+	config, _, _ = change(t, s, kubeChange(changed, nil), config)
+	config, _, _ = change(t, s, kubeChange(nil, svc), config)
+	expect("the service comes", config, true)
+	if got := s.Warnings(); slices.ContainsFunc(got, func(text string) bool { return strings.Contains(text, "is a port of service") }) {
+		t.Errorf("the pod lost its port: %q", got)
+	}
+	txn = plugintest.Txn{}
+	if _, err := s.Update(t.Context(), &podmanager.DeletePod{Pod: pods.pod.ID, ContainerID: "c1"}, txn); err != nil {
+		t.Fatal(err)
+	}
+	pods.here = false
+	config = txn.Apply(config)
+	expect("the pod goes", config, false)
+	if diff := plugintest.Diff(config, resync(t, s, state(svc, slice))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Clients on this node reach the host ports of pods on other nodes, too.
+func TestHostPortsOfOtherNodes(t *testing.T) {
+	const key = "config/vpp/nat/v2/dnat44/tenant/tenant"
+	svc, slice := externalService("tenant", 8888, "TCP", "192.168.16.2")
+	here := func(change func(*pod.Pod, *pod.Pod_Container_Port)) *pod.Pod {
+		p := &pod.Pod{Name: "far", Namespace: "default", NodeName: "node2", Phase: pod.Pod_RUNNING, IpAddress: "10.1.2.7", IpAddresses: []string{"10.1.2.7"},
+			Container: []*pod.Pod_Container{{Port: []*pod.Pod_Container_Port{{HostPort: 8888, ContainerPort: 80}}}}}
+		change(p, p.Container[0].Port[0])
+		return p
+	}
+	for name, test := range map[string]struct {
+		pod   *pod.Pod
+		taken bool
+	}{
+		"running":                   {here(func(*pod.Pod, *pod.Pod_Container_Port) {}), true},
+		"at the address":            {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.HostIpAddress = "192.168.16.2" }), true},
+		"at another address":        {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.HostIpAddress = "203.0.113.2" }), false},
+		"of another protocol":       {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.Protocol = pod.Pod_Container_Port_UDP }), false},
+		"another port":              {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.HostPort = 8889 }), false},
+		"starting":                  {here(func(p *pod.Pod, _ *pod.Pod_Container_Port) { p.Phase = pod.Pod_PENDING }), false},
+		"on an unknown node":        {here(func(p *pod.Pod, _ *pod.Pod_Container_Port) { p.NodeName = "node9" }), false},
+		"with host networking":      {here(func(p *pod.Pod, _ *pod.Pod_Container_Port) { p.HostNetwork = true }), false},
+		"at an address of no node":  {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.HostIpAddress = "192.168.16.77" }), false},
+		"of this node, not wired":   {here(func(p *pod.Pod, _ *pod.Pod_Container_Port) { p.NodeName = "node1" }), false},
+		"with an unreadable hostIP": {here(func(_ *pod.Pod, port *pod.Pod_Container_Port) { port.HostIpAddress = "node2" }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := needy()
+			translated := func(config plugintest.Txn) bool {
+				value, _ := config[key].(*vpp_nat.DNat44)
+				return slices.ContainsFunc(value.GetStMappings(), func(m *vpp_nat.DNat44_StaticMapping) bool { return m.GetExternalIp() == "192.168.16.2" })
+			}
+			s := c.plugin(t, "services: vswitch")
+			config := resync(t, s, state(svc, slice))
+			if !translated(config) {
+				t.Fatal("the service has no external IP without a pod")
+			}
+			if event := kubeChange(nil, test.pod); s.HandlesEvent(event) {
+				config, _, _ = change(t, s, event, config)
+			}
+			if translated(config) == test.taken {
+				t.Errorf("the service has the port beside the pod: %v", !test.taken)
+			}
+			if _, limits := frontendsOf(s, t, "tenant"); strings.Contains(fmt.Sprint(limits), "reserved for the host port of pod default/far") != test.taken {
+				t.Errorf("the service says %q", limits)
+			}
+			if diff := plugintest.Diff(config, resync(t, c.plugin(t, "services: vswitch"), state(svc, slice, test.pod))); diff != "" {
+				t.Error(diff)
+			}
+			if event := kubeChange(test.pod, nil); s.HandlesEvent(event) {
+				config, _, _ = change(t, s, event, config)
+			}
+			if !translated(config) {
+				t.Error("the service has no external IP when the pod is gone")
+			}
+		})
+	}
+}
+
+// comingPod is on the node only if here is set.
+type comingPod struct {
+	onePod
+	here bool
+}
+
+func (p *comingPod) LocalPods() podmanager.LocalPods {
+	if !p.here {
+		return nil
+	}
+	return p.onePod.LocalPods()
+}
+
+func (p *comingPod) LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool) {
+	return &p.pod, p.here && id == p.pod.ID
 }
 
 func TestHostPortsFollowTheNode(t *testing.T) {

@@ -365,8 +365,8 @@ func TestServicesDoNotLeadInCircles(t *testing.T) {
 		svc.ServiceType, svc.LbIngressIps = "LoadBalancer", []string{ip}
 		return svc
 	}
-	needed := there(0, "192.168.16.2")
-	needed.Port[0].Port = 10250
+	needed, used := there(0, "192.168.16.2"), there(0, "192.168.16.2")
+	needed.Port[0].Port, used.Port[0].Port = 10250, 23
 	for name, test := range map[string]struct {
 		endpoint string
 		there    *k8s.Service
@@ -388,6 +388,7 @@ func TestServicesDoNotLeadInCircles(t *testing.T) {
 		"pod":                         {"10.1.2.3:444", there(0, "10.1.2.3"), "10.1.2.9:80", ""},
 		"pod as load balancer's IP":   {"10.1.2.3:444", balanced("10.1.2.3"), "10.1.2.9:80", ""},
 		"port that nodes need":        {"192.168.16.2:10250", needed, "10.1.2.9:80", ""},
+		"port of a node's process":    {"192.168.16.2:23", used, "10.1.2.9:80", ""},
 		"younger external IP":         {"203.0.113.5:444", younger(there(0, "203.0.113.5")), "192.168.16.1:443", ""},
 		"younger load balancer's IP":  {"203.0.113.5:444", younger(balanced("203.0.113.5")), "192.168.16.1:443", ""},
 		"younger one at a node":       {"192.168.16.2:444", younger(there(0, "192.168.16.2")), "192.168.16.1:443", ""},

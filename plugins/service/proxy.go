@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -97,7 +98,7 @@ func (s *Service) proxies(event controller.Event) bool {
 	}
 	switch e := event.(type) {
 	case *controller.KubeStateChange:
-		return e.Resource == dbresources.Service || e.Resource == dbresources.EndpointSlice || e.Key == dbresources.NodeKey(s.proxy.NodeName)
+		return e.Resource == dbresources.Service || e.Resource == dbresources.EndpointSlice || e.Key == dbresources.NodeKey(s.proxy.NodeName) || s.changesPodPorts(e)
 	case *nodesync.NodeUpdate:
 		return e.NodeName == s.proxy.NodeName || redirectsPods(e) || changesNeeds(e)
 	}
@@ -161,6 +162,8 @@ func (s *Service) noteServices(ctx context.Context, state controller.KubeState) 
 		}
 	}
 	s.services.SetNode(s.node(ctx))
+	s.notePodPorts(state)
+	s.services.SetPodPorts(s.podPorts(podmanager.PodID{}))
 	s.services.SetRedirects(s.redirects(ctx))
 }
 
@@ -219,22 +222,32 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 			}
 		}
 	}
-	var what []string
+	what, nodePorts, conflicts, err := s.updateAll(changed, txn)
+	if err != nil {
+		return "", err
+	}
+	if conflicts { // most addresses of services take precedence over a pod's host port
+		s.refreshHostPorts(ctx, txn)
+	}
+	return describe(what, nodePorts && ofNode), nil
+}
+
+// updateAll describes the changes. nodePorts reports whether all changed services have node ports,
+// conflicts whether one has or had a host port of a pod.
+func (s *Service) updateAll(ids []processor.ID, txn controller.UpdateOperations) (what []string, nodePorts, conflicts bool, err error) {
 	var servers []netip.Addr
-	nodePorts := ofNode
-	for _, id := range changed {
-		text, pods := s.update(ctx, id, txn)
+	nodePorts = true
+	for _, id := range ids {
+		text, pods, touched := s.update(id, txn)
 		if text != "" {
 			what = append(what, text)
 			nodePorts = nodePorts && s.services.HasNodePorts(id)
 		}
 		servers = append(servers, pods...)
+		conflicts = conflicts || slices.ContainsFunc(touched, s.hasHostPort)
 	}
 	s.updateSourceRanges(txn)
-	if err := s.serveAgain(txn, servers); err != nil {
-		return "", err
-	}
-	return describe(what, nodePorts), nil
+	return what, nodePorts, conflicts, s.serveAgain(txn, servers)
 }
 
 // nodePorts is set if an event of the node changed only services with node ports.
@@ -293,6 +306,9 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 				changed = slices.Compact(changed)
 			}
 			return changed, false
+		case dbresources.Pod:
+			s.podPortsChanged(e)
+			return s.services.SetPodPorts(s.podPorts(podmanager.PodID{})), false
 		}
 		n, _ := e.NewValue.(*node.Node)
 		s.zone = n.GetLabels()[labelZone]
@@ -302,6 +318,7 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 	if e, ok := event.(*nodesync.NodeUpdate); ok && e.NodeName != s.proxy.NodeName {
 		if changesNeeds(e) {
 			changed = append(changed, s.services.SetNode(s.node(ctx))...)
+			changed = append(changed, s.services.SetPodPorts(s.podPorts(podmanager.PodID{}))...)
 			slices.SortFunc(changed, processor.ID.Compare)
 			changed = slices.Compact(changed)
 		}
@@ -311,13 +328,14 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 		changed = s.services.IDs()
 	}
 	changed = append(changed, s.services.SetNode(s.node(ctx))...)
+	changed = append(changed, s.services.SetPodPorts(s.podPorts(podmanager.PodID{}))...)
 	slices.SortFunc(changed, processor.ID.Compare)
 	return slices.Compact(changed), true
 }
 
-// update returns a description, and the addresses of local pods that served the service before or
-// after.
-func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr) {
+// update returns a description, the addresses of local pods that served the service before or
+// after, and the changed values, old and new.
+func (s *Service) update(id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr, touched []proto.Message) {
 	s.forgetLimits(id)
 	delete(s.restricted, id)
 	delete(s.answering, id)
@@ -326,7 +344,6 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 	values := s.render(id)
 	servers = append(servers, s.segments.servers(id)...)
 	was, is, same := false, len(values) > 0, true
-	var touched []proto.Message
 	for _, key := range keys {
 		before, known := s.rendered[key]
 		was = was || known
@@ -347,18 +364,16 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 			s.put(txn, key, value)
 		}
 	}
-	if slices.ContainsFunc(touched, s.hasHostPort) { // a service takes precedence over a pod's host port
-		s.refreshHostPorts(ctx, txn)
-	}
 	switch {
 	case same:
-		return "", servers
 	case !was:
-		return fmt.Sprintf("add service '%s'", id), servers
+		what = fmt.Sprintf("add service '%s'", id)
 	case !is:
-		return fmt.Sprintf("delete service '%s'", id), servers
+		what = fmt.Sprintf("delete service '%s'", id)
+	default:
+		what = fmt.Sprintf("update service '%s'", id)
 	}
-	return fmt.Sprintf("update service '%s'", id), servers
+	return what, servers, touched
 }
 
 func (s *Service) node(ctx context.Context) processor.Node {

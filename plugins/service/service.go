@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/api/contiv/pod"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
@@ -69,11 +70,12 @@ type Service struct {
 	network  Network
 	log      *slog.Logger
 
-	self      self
-	needs     Needs
-	hostPorts *HostPorts                  // nil without host ports
-	lostPorts map[podmanager.PodID]string // errors of closed host ports
-	sourceNAT bool
+	self       self
+	needs      Needs
+	hostPorts  *HostPorts                    // nil without host ports
+	lostPorts  map[podmanager.PodID]string   // errors of closed host ports
+	remotePods map[podmanager.PodID]*pod.Pod // pods of any node with host ports
+	sourceNAT  bool
 	// leavesByMain: traffic to addresses of other nodes is translated, too. Index 0 is IPv4, 1 is
 	// IPv6.
 	leavesByMain [2]bool
@@ -118,7 +120,7 @@ type Roles struct {
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
-	s := &Service{caps: caps, config: config, network: network, log: log, needs: roles.Needs, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}}
+	s := &Service{caps: caps, config: config, network: network, log: log, needs: roles.Needs, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}, remotePods: map[podmanager.PodID]*pod.Pod{}}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {
@@ -290,5 +292,25 @@ func (s *Service) changesHost(event controller.Event) bool {
 	return ok && s.ownStack() && s.config.Resolved().Stolen != nil
 }
 
-// Revert has nothing to undo.
-func (*Service) Revert(context.Context, controller.Event) error { return nil }
+// Revert forgets the host ports of a pod that was not added. The controller restores the values.
+func (s *Service) Revert(_ context.Context, event controller.Event) error {
+	add, ok := event.(*podmanager.AddPod)
+	if !ok || s.hostPorts == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.podOf(add.Pod, add.ContainerID) == nil {
+		return nil
+	}
+	return s.updatePodPorts(add.Pod, discarded{})
+}
+
+// discarded is a transaction that is never committed.
+type discarded struct{}
+
+func (discarded) Put(string, proto.Message) {}
+
+func (discarded) Get(string) proto.Message { return nil }
+
+func (discarded) Delete(string) {}

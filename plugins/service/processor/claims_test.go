@@ -140,6 +140,47 @@ func TestOwnersFollowTheTime(t *testing.T) {
 	}
 }
 
+// Host ports of pods have precedence over external IPs, and nothing else.
+func TestPodPorts(t *testing.T) {
+	external := claiming("aaa", "external", "10.96.0.2", 0, "192.168.16.1")
+	external.Port[0].Name = "https"
+	balancer := claiming("zzz", "balancer", "10.96.0.3", 0)
+	balancer.ServiceType, balancer.LbIngressIps, balancer.Port[0].Port = "LoadBalancer", []string{"192.168.16.1"}, 8443
+	p := New()
+	p.SetNode(Node{Name: "node1", Addresses: []netip.Addr{netip.MustParseAddr("192.168.16.1")}})
+	p.SetService(external)
+	p.SetService(balancer)
+	want := func(when string, want ...string) {
+		t.Helper()
+		if got := have(p); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	all := []string{"aaa/external 10.96.0.2:443 ClusterIP", "aaa/external 192.168.16.1:443 ExternalIP", "zzz/balancer 10.96.0.3:8443 ClusterIP", "zzz/balancer 192.168.16.1:8443 LoadBalancer"}
+	want("without host ports", all...)
+	port := func(at string) PodPort {
+		return PodPort{Addr: netip.MustParseAddrPort(at), Protocol: TCP, Pod: "default/web", To: netip.MustParseAddrPort("10.1.1.2:8080")}
+	}
+	if changed := p.SetPodPorts([]PodPort{port("192.168.16.1:9000")}); len(changed) > 0 {
+		t.Errorf("a port of no service changes %v", changed)
+	}
+	if changed := p.SetPodPorts([]PodPort{port("192.168.16.1:443"), port("192.168.16.1:8443")}); !slices.Contains(changed, ID{"aaa", "external"}) {
+		t.Errorf("changed: %v", changed)
+	}
+	want("with host ports", all[0], all[2], all[3])
+	if refused := p.Refused(); len(refused) != 1 || refused[0].ID.Name != "external" || refused[0].Entry.String() != "port 443/TCP is reserved for the host port of pod default/web" {
+		t.Errorf("refused: %v", refused)
+	}
+	p.SetSlice(nil, &endpointslice.EndpointSlice{Name: "s", Namespace: "aaa", Service: "external", AddressType: endpointslice.EndpointSlice_IPv4,
+		Ports:     []*endpointslice.EndpointSlice_Port{{Name: "https", Port: 8080, Protocol: "TCP"}},
+		Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{"10.1.1.2"}, NodeName: "node1", Ready: true}}})
+	if refused := p.Refused(); len(refused) > 0 {
+		t.Errorf("the pod is an endpoint of the service, and refused: %v", refused)
+	}
+	p.SetPodPorts(nil)
+	want("without them again", all...)
+}
+
 func TestServicesAtAClaimedAddress(t *testing.T) {
 	p := New()
 	p.SetService(claiming("zzz", "web", "10.96.0.1", 0))
@@ -176,14 +217,19 @@ func TestClaimsChangeHands(t *testing.T) {
 	free, taken := reserved.New(addresses, nil, nil), reserved.New(addresses, []reserved.Entry{{Protocol: "TCP", Port: 443, Addr: netip.MustParseAddr("203.0.113.1")}, {Protocol: "TCP", Port: 30001}}, nil)
 	nodePorts := []netip.Addr{netip.MustParseAddr("192.168.16.1")}
 	nodes := []Node{{Name: "n", Reserved: free}, {Name: "n", NodePorts: nodePorts, Reserved: free}, {Name: "n", NodePorts: nodePorts, Reserved: taken}, {Name: "m"}}
+	at := func(text string) PodPort {
+		return PodPort{Addr: netip.MustParseAddrPort(text), Protocol: TCP, Pod: "default/pod", To: netip.MustParseAddrPort("10.1.1.2:80")}
+	}
+	podPorts := [][]PodPort{nil, {at("192.168.16.1:30001")}, {at("203.0.113.1:443"), at("192.168.16.1:30001")}}
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		p := New()
 		seen := map[ID][]string{}
+		var ports []PodPort
 		for step := range 60 {
 			svc := world[r.IntN(len(world))]
 			var changed []ID
-			switch r.IntN(5) {
+			switch r.IntN(6) {
 			case 0:
 				svc = proto.CloneOf(svc)
 				svc.CreationTime = []string{"", "2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z"}[r.IntN(3)]
@@ -197,9 +243,13 @@ func TestClaimsChangeHands(t *testing.T) {
 				changed = p.SetSlice(next, next)
 			case 4:
 				changed = p.RemoveSlice(slicesOf[r.IntN(len(slicesOf))])
+			case 5:
+				ports = podPorts[r.IntN(len(podPorts))]
+				changed = p.SetPodPorts(ports)
 			}
 			fresh := New()
 			fresh.SetNode(p.node)
+			fresh.SetPodPorts(ports)
 			for _, svc := range p.services {
 				fresh.SetService(svc)
 			}

@@ -95,6 +95,9 @@ func (a *again) at(own ID, at netip.AddrPort, protocol Protocol, node Node) (res
 		return reserved.Entry{}, false
 	}
 	owner, has := a.p.owner(claim{at, protocol})
+	if _, used := node.inUse(owner.kind, at, protocol); used { // a process has the port
+		return reserved.Entry{}, false
+	}
 	if has && (owner.kind == ExternalIP || owner.kind == LoadBalancer) && a.p.compareAge(owner.id, own) < 0 && !a.p.lists(owner.id, at, protocol) {
 		return entry("the external IP of service " + owner.id.String())
 	}

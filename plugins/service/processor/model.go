@@ -46,7 +46,8 @@ type Node struct {
 	// Reserved contains the addresses and ports that nodes need themselves.
 	Reserved *reserved.Table
 
-	again *again
+	again    *again
+	podPorts map[claim]PodPort
 }
 
 // Equal reports whether two nodes are the same.

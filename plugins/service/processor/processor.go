@@ -42,7 +42,7 @@ func (p *Processor) Reset() {
 // SetNode replaces this node and returns the changed services.
 func (p *Processor) SetNode(n Node) []ID {
 	was, before := p.node, p.claims
-	n.again = p.again
+	n.again, n.podPorts = p.again, was.podPorts
 	p.node = n
 	if was.Equal(n) {
 		return nil

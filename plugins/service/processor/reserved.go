@@ -21,6 +21,9 @@ func (n Node) refuses(svc *service.Service, kind Kind, at netip.AddrPort, protoc
 	case ClusterIP:
 		return n.Reserved.ClusterIP(at, string(protocol), id.String())
 	}
+	if entry, is := n.ofPod(kind, at, protocol); is {
+		return entry, true
+	}
 	return n.Reserved.Frontend(at, string(protocol), id.String())
 }
 
@@ -49,11 +52,14 @@ type Refusal struct {
 	Endpoint bool
 }
 
-// RefusedTo returns the refusals of a service, in order. A port in use is not refused if the socket is
-// an endpoint of the service.
+// RefusedTo returns the refusals of a service, in order. A port in use or a host port is not refused
+// if the socket or the pod is an endpoint of the service.
 func (p *Processor) RefusedTo(id ID) (list []Refusal) {
 	svc := p.services[id]
 	for c, kind := range requests(svc, p.node) {
+		if p.leadsToPodPort(id, kind, c) {
+			continue
+		}
 		if entry, refused := p.node.refuses(svc, kind, c.addr, c.protocol); refused {
 			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id, Entry: entry})
 		} else if node, used := p.node.inUse(kind, c.addr, c.protocol); used && !p.serves(id, c, node) {
