@@ -111,6 +111,12 @@ type Descriptor[V proto.Message, M any] struct {
 	// deterministic; a panic fails the update. Default: true if and only if Update is nil.
 	UpdateWithRecreate func(key string, old, new V, metadata M) bool
 
+	// Releases reports whether the change from old to new gives up what other values can then have,
+	// such as an address that only one value may have. Such updates are executed before the
+	// creations of a transaction, other updates after them. It must be deterministic; a panic counts
+	// as false. May be nil.
+	Releases func(key string, old, new V) bool
+
 	// CreateBatch replaces several calls of Create for values that do not depend on each other, at
 	// most 512. The contract of Create holds for each value, and Create is still required. It returns
 	// the metadata and the error of each value, in order; nil errors mean that all values exist.

@@ -22,6 +22,7 @@ type handler struct {
 
 	equivalentFn func(key string, old, new proto.Message) (bool, error)
 	recreateFn   func(key string, old, new proto.Message, meta any) (bool, error)
+	releasesFn   func(key string, old, new proto.Message) (bool, error) // nil: never
 	derivedFn    func(key string, v proto.Message) ([]KeyValue, error)
 	depsFn       func(key string, v proto.Message) ([]Dependency, error)
 	retriableFn  func(err error) bool
@@ -125,6 +126,14 @@ func wrapPure[V proto.Message, M any](h *handler, d Descriptor[V, M]) {
 			return true, nil
 		}
 		return d.UpdateWithRecreate != nil && d.UpdateWithRecreate(key, o, n, metaOf[M](meta)), nil
+	}
+	if d.Releases != nil {
+		h.releasesFn = func(key string, old, new proto.Message) (releases bool, err error) {
+			defer caught(&err, d.Name, "Releases")
+			o, ok1 := old.(V)
+			n, ok2 := new.(V)
+			return ok1 && ok2 && d.Releases(key, o, n), nil
+		}
 	}
 	if d.DerivedValues != nil {
 		h.derivedFn = func(key string, v proto.Message) (kvs []KeyValue, err error) {
@@ -242,6 +251,14 @@ func (h *handler) recreate(key string, old, new proto.Message, meta any) (bool, 
 		return false, nil
 	}
 	return h.recreateFn(key, old, new, meta)
+}
+
+func (h *handler) releases(key string, old, new proto.Message) bool {
+	if h == nil || h.releasesFn == nil {
+		return false
+	}
+	yes, err := h.releasesFn(key, old, new)
+	return err == nil && yes
 }
 
 func (h *handler) validate(key string, v proto.Message) error {

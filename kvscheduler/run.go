@@ -178,8 +178,8 @@ func stable(n *node) bool {
 	return false
 }
 
-// applyAll applies the values, which are sorted by key: deletions, then re-creations, then creations,
-// then updates.
+// applyAll applies the values, which are sorted by key: deletions, then re-creations, then updates that
+// release something, then creations, then other updates.
 func (x *exec) applyAll(values []KeyValue) {
 	if len(values) == 1 {
 		if n := x.get(values[0].Key); n == nil || !x.unchanged(n, values[0].Value) {
@@ -190,6 +190,7 @@ func (x *exec) applyAll(values []KeyValue) {
 	const (
 		deletes = iota
 		recreates
+		releases
 		creates
 		updates
 		groups
@@ -211,6 +212,8 @@ func (x *exec) applyAll(values []KeyValue) {
 				if eq, err := n.desc.equivalent(kv.Key, n.have, kv.Value, x.equal); err == nil && !eq {
 					if re, err := n.desc.recreate(kv.Key, n.have, kv.Value, n.meta()); err == nil && re {
 						group[i] = recreates
+					} else if err == nil && n.desc.releases(kv.Key, n.have, kv.Value) {
+						group[i] = releases
 					}
 				}
 			}

@@ -161,3 +161,27 @@ func TestFailedRecreateOfDerivedValue(t *testing.T) {
 	wantState(t, s, "b/1", pb.ValueState_CONFIGURED)
 	wantState(t, s, "derived/x", pb.ValueState_FAILED)
 }
+
+// What an update gives up is free for values that are created in the same transaction.
+func TestUpdatesThatReleaseComeBeforeCreations(t *testing.T) {
+	s, sb := newScheduler(t), newSouthbound(t)
+	d := sb.descriptor("a", parts{prefix: "a/", retrieve: true})
+	d.Releases = func(_ string, old, new text) bool { return len(new.Value) < len(old.Value) }
+	if err := Register(s, d); err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, s, "a/2=xy a/3=z")
+	sb.take()
+	mustCommit(t, s, "a/1=y a/2=x a/3=zz")
+	wantCalls(t, sb, "UPDATE a/2", "CREATE a/1", "UPDATE a/3")
+
+	// A revert takes it back from the created value first.
+	mustCommit(t, s, "a/1 a/2=xy")
+	sb.take()
+	sb.failNext("UPDATE a/3", errBoom)
+	if _, err := commit(t, s, "a/1=y a/2=x a/3=zzz", WithRevert()); !errors.Is(err, errBoom) {
+		t.Fatal(err)
+	}
+	wantCalls(t, sb, "UPDATE a/2", "CREATE a/1", "UPDATE a/3", "RETRIEVE a", "DELETE a/1", "UPDATE a/2")
+	wantList(t, "southbound", sb.content(), []string{"a/2=xy", "a/3=zz"})
+}

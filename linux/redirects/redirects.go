@@ -75,6 +75,13 @@ func (r *Redirects) Descriptor() kvscheduler.Descriptor[*redirect, kvscheduler.N
 		Equivalent: func(_ string, old, new *redirect) bool {
 			return slices.Equal(entriesOf(old), entriesOf(new))
 		},
+		Releases: func(_ string, old, new *redirect) bool {
+			kept := map[flow]bool{}
+			for _, e := range entriesOf(new) {
+				kept[e.flow] = true
+			}
+			return slices.ContainsFunc(entriesOf(old), func(e entry) bool { return !kept[e.flow] })
+		},
 		Create: func(_ context.Context, key string, v *redirect) (kvscheduler.NoMetadata, error) {
 			return none, r.set([]item{{Key: key, Value: v}})[0]
 		},

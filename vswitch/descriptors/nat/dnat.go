@@ -43,9 +43,10 @@ func dnatDescriptor(port vswitch.DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, d
 		Equivalent: func(_ string, old, new *vpp_nat.DNat44) bool {
 			return proto.Equal(old, new) || proto.Equal(normalDNAT(old), normalDNAT(new))
 		},
-		Create: descriptor.Create(set),
-		Update: descriptor.Update(func(ctx context.Context, _, new *vpp_nat.DNat44) error { return port.SetDNAT(ctx, new) }),
-		Delete: descriptor.Delete(remove1),
+		Releases: func(_ string, old, new *vpp_nat.DNat44) bool { return releases(old, new) },
+		Create:   descriptor.Create(set),
+		Update:   descriptor.Update(func(ctx context.Context, _, new *vpp_nat.DNat44) error { return port.SetDNAT(ctx, new) }),
+		Delete:   descriptor.Delete(remove1),
 		CreateBatch: func(ctx context.Context, items []descriptor.Item[*vpp_nat.DNat44]) ([]descriptor.NoMeta, []error) {
 			return make([]descriptor.NoMeta, len(items)), natBatch(ctx, descriptor.ValuesOf(items), port.SetDNAT)
 		},
@@ -56,6 +57,19 @@ func dnatDescriptor(port vswitch.DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, d
 		RetrieveAfter: []string{vswitch.NATGlobalDescriptor, vswitch.InterfaceDescriptor, vswitch.ServiceNetworkDescriptor},
 		Dependencies:  func(_ string, v *vpp_nat.DNat44) []kvscheduler.Dependency { return dependenciesOfDNAT(v) },
 	}
+}
+
+// releases reports whether new lacks an external address and port of old, which another value may
+// have then.
+func releases(old, new *vpp_nat.DNat44) bool {
+	id := func(m *staticMapping) mappingID {
+		return mappingID{iface: m.GetExternalInterface(), ip: m.GetExternalIp(), port: m.GetExternalPort(), protocol: int32(m.GetProtocol())}
+	}
+	kept := map[mappingID]bool{}
+	for _, m := range new.GetStMappings() {
+		kept[id(m)] = true
+	}
+	return slices.ContainsFunc(old.GetStMappings(), func(m *staticMapping) bool { return !kept[id(m)] })
 }
 
 // natBatch processes hundreds of values at once. After an error, it processes them one by one to

@@ -28,6 +28,9 @@ func dnat66Descriptor(port vswitch.DNAT66) kvscheduler.Descriptor[*contiv_nat.DN
 		Equivalent: func(_ string, old, new *contiv_nat.DNat66) bool {
 			return proto.Equal(old, new) || proto.Equal(normalDNAT(vswitch.DNAT66AsDNAT44(old)), normalDNAT(vswitch.DNAT66AsDNAT44(new)))
 		},
+		Releases: func(_ string, old, new *contiv_nat.DNat66) bool {
+			return releases(vswitch.DNAT66AsDNAT44(old), vswitch.DNAT66AsDNAT44(new))
+		},
 		Create: descriptor.Create(set),
 		Update: descriptor.Update(func(ctx context.Context, _, new *contiv_nat.DNat66) error { return port.Set(ctx, new) }),
 		Delete: descriptor.Delete(remove1),

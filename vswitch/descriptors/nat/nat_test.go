@@ -260,3 +260,26 @@ func TestMappingsOfClients(t *testing.T) {
 	})
 	descriptortest.WantInvalid(t, "none for the node", validateDNAT(nobody), "st_mappings[0].otherwise")
 }
+
+// An update without one of the former addresses and ports comes before creations of values that may
+// have it.
+func TestUpdatesThatRelease(t *testing.T) {
+	at := func(ip string, port uint32) *staticMapping {
+		return oneMapping(func(m *staticMapping) { m.ExternalIp, m.ExternalPort = ip, port }).StMappings[0]
+	}
+	old := &vpp_nat.DNat44{Label: "l", StMappings: []*staticMapping{at("192.168.16.1", 80), at("192.168.16.1", 443)}}
+	for name, test := range map[string]struct {
+		next []*staticMapping
+		want bool
+	}{
+		"the same":        {[]*staticMapping{at("192.168.16.1", 443), at("192.168.16.1", 80)}, false},
+		"one more":        {[]*staticMapping{at("192.168.16.1", 80), at("192.168.16.1", 443), at("192.168.16.2", 80)}, false},
+		"one less":        {[]*staticMapping{at("192.168.16.1", 80)}, true},
+		"another port":    {[]*staticMapping{at("192.168.16.1", 80), at("192.168.16.1", 444)}, true},
+		"another address": {[]*staticMapping{at("192.168.16.1", 80), at("192.168.16.2", 443)}, true},
+	} {
+		if got := releases(old, &vpp_nat.DNat44{Label: "l", StMappings: test.next}); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
