@@ -44,7 +44,7 @@ const (
 	// VXLAN from a peer's address on another interface than the underlay's.
 	DropVXLANInterface DropReason = "vxlan-interface"
 	// The source is behind an interface of the vswitch, such as a pod, but another device received
-	// the packet.
+	// the packet. Or an IPv6 source is the node's own, or IPv4 written as IPv6.
 	DropUplink   DropReason = "uplink"
 	DropLoopback DropReason = "loopback" // to an address of the node's loopback
 	// DropICMP: an ICMP error about a packet that the sender did not receive, a redirect, or a path

@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
@@ -14,6 +16,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+	"golang.org/x/sys/unix"
 )
 
 func deviceMAC(t *testing.T, netns, device string) frames.MAC {
@@ -55,6 +58,110 @@ func (l *attackLab) testUplink(t *testing.T) {
 			t.Errorf("IPv6 %v: packets with the source of a pod arrive by the uplink", ipv6)
 		}
 	}
+	l.wantService(t)
+}
+
+// testForgedIPv6: hosts on the node's network send from IPv4 addresses written as IPv6, and from the
+// node's own addresses, to pods and to the node's sockets for both IP versions.
+func (l *attackLab) testForgedIPv6(t *testing.T) {
+	const port = 7777
+	subnet := netip.PrefixFrom(l.near.Of(true), 64).Masked().Addr()
+	node := underlayAddress(t, l.node1, true)
+	mapped := func(addr netip.Addr) netip.Addr { return netip.AddrFrom16(addr.As16()) }
+	compatible := func(addr netip.Addr) netip.Addr {
+		four := addr.As4()
+		return netip.AddrFrom16([16]byte(append(make([]byte, 12), four[:]...)))
+	}
+	sources := map[string]netip.Addr{
+		"loopback": mapped(netip.MustParseAddr("127.0.0.1")), "pod": mapped(l.evil.Of(false)), "outside": mapped(lab.OutsideAddress.Addr()),
+		"compatible pod": compatible(l.evil.Of(false)), "compatible loopback": compatible(netip.MustParseAddr("127.0.0.1")),
+		"node": node, "pods' gateway": subnet.Next(), "pods' routers": subnet, "tunnel's end": netip.MustParseAddr("fd30::1"),
+	}
+	router := wireIn(t, l.state.Underlay(), "nodes")
+	from, to := deviceMAC(t, l.state.Underlay(), "nodes"), deviceMAC(t, l.node1.Netns, "eth0")
+	var socket *net.UDPConn
+	if err := labtest.Inside(l.node1.Netns, func() (err error) {
+		socket, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	before := l.drops(t, "node1")
+	l.near.Wire.Drain()
+	for kind, src := range sources {
+		router.Send(t, frames.Datagram(from, to, src, l.near.Of(true), fmt.Sprintf("%-64s", "forged from "+kind), false))
+		router.Send(t, frames.Datagram(from, to, src, l.near.Of(true), fmt.Sprintf("%-64s", "forged from "+kind), true))
+		router.Send(t, frames.Between(from, to, netip.AddrPortFrom(src, 4000), netip.AddrPortFrom(node, port), "forged from "+kind))
+	}
+	l.wantCounted(t, before, "", vswitch.DropUplink, 3*len(sources))
+	honest := netip.MustParseAddr("fd16::fe")
+	router.Send(t, frames.Datagram(from, to, honest, l.near.Of(true), "from the router", false))
+	router.Send(t, frames.Between(from, to, netip.AddrPortFrom(honest, 4000), netip.AddrPortFrom(node, port), "from the router"))
+	seen := l.near.Wire.Receive(await.Patience, frames.Containing("from the router"))
+	if seen == nil {
+		t.Error("what the router sends to the pod does not arrive")
+	}
+	for _, frame := range seen {
+		if frames.Containing("forged")(frame) {
+			t.Errorf("the pod gets %q", frame)
+		}
+	}
+	text := make([]byte, 100)
+	if err := socket.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	if n, source, err := socket.ReadFromUDP(text); err != nil || string(text[:n]) != "from the router" {
+		t.Errorf("the node gets %q from %v: %v", text[:n], source, err)
+	}
+
+	t.Run("the node gets what it sends to groups", func(t *testing.T) {
+		var group, sender *net.UDPConn
+		if err := labtest.Inside(l.node1.Netns, func() error {
+			eth0, err := net.InterfaceByName("eth0")
+			if err != nil {
+				return err
+			}
+			to := &net.UDPAddr{IP: net.ParseIP("ff02::4242"), Port: port + 1, Zone: "eth0"}
+			if group, err = net.ListenMulticastUDP("udp6", eth0, to); err != nil {
+				return err
+			}
+			sender, err = net.DialUDP("udp6", &net.UDPAddr{IP: node.AsSlice()}, to)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		defer group.Close()
+		defer sender.Close()
+		control, err := sender.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := control.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_LOOP, 1)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sender.Write([]byte("to the group")); err != nil {
+			t.Fatal(err)
+		}
+		if err := group.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := group.ReadFromUDP(text); err != nil || string(text[:n]) != "to the group" {
+			t.Errorf("got %q, %v", text[:n], err)
+		}
+	})
+	t.Run("duplicate addresses are found", func(t *testing.T) {
+		command.In(t, l.node1.Netns, "ip address add fd16::fe/112 dev eth0")
+		defer command.In(t, l.node1.Netns, "ip address delete fd16::fe/112 dev eth0")
+		await.That(t, "the router's address is a duplicate", func() error {
+			if out := command.In(t, l.node1.Netns, "ip address show dev eth0"); !strings.Contains(out, "dadfailed") {
+				return errors.New(out)
+			}
+			return nil
+		})
+	})
 	l.wantService(t)
 }
 

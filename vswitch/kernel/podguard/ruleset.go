@@ -83,6 +83,7 @@ const (
 	chainDiscovery = "discovery" // neighbour discovery with a permitted source
 	chainForeign   = "foreign"   // other sources
 	chainUplink    = "uplink"    // from other devices, with a source behind a vswitch device
+	chainOfNode    = "of-node"   // from other devices, with an IPv6 source of the node itself
 	chainOpening   = "connections"
 	chainErrors    = "icmp-errors"
 	chainQuoted    = "icmp-errors-received" // quotes a packet that the pod received
@@ -115,7 +116,7 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 }
 
 var chains = []*nftables.Chain{
-	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
+	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainOfNode}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
 	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath}, {Table: inet, Name: chainInvalid},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
@@ -178,12 +179,11 @@ func inetRules(timeouts Timeouts) []rule {
 		// Pods send to addresses of other nodes outside the tunnels, and with their own addresses
 		// unless NAT applies.
 		{chainUplink, "from a pod of this node", join(reachedBy(), inSet(guarded), counted(dropped[vswitch.DropUplink]))},
-		{chainUplink, "to the node itself", join(of(&expr.Fib{Register: scratch, FlagDADDR: true, ResultADDRTYPE: true}), equals(native32(unix.RTN_LOCAL)...), accept())},
+		{chainUplink, "to the node itself", join(typeOf(false), equals(native32(unix.RTN_LOCAL)...), accept())},
 		{chainUplink, "to others", counted(dropped[vswitch.DropUplink])},
 
 		{chainSent6, "other than ICMPv6", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
-		{chainSent6, "neighbour discovery", join(transport(0, 1, scratch),
-			of(&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}), goTo(chainDiscovery))},
+		{chainSent6, "neighbour discovery", join(discovery(), goTo(chainDiscovery))},
 
 		// Only routers send router advertisements and redirects.
 		{chainDiscovery, "asks for routers", join(type6(routerSolicitation), length6(8), accept())},
@@ -223,7 +223,7 @@ func inetRules(timeouts Timeouts) []rule {
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
 	}
 
-	return slices.Concat(segmentRules(), list, uplinkRules(), errorRules(), invalidRules(), tunnelRules())
+	return slices.Concat(segmentRules(), list, sourceRules(), uplinkRules(), errorRules(), invalidRules(), tunnelRules())
 }
 
 func arpRules() []rule {

@@ -67,6 +67,17 @@ func viaVSwitch() words {
 	return join(reachedBy(), of(&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte(own.DevInterface)}))
 }
 
+// typeOf loads the type of the destination or the source, such as RTN_LOCAL for an address of the
+// node.
+func typeOf(source bool) words {
+	return of(&expr.Fib{Register: scratch, FlagSADDR: source, FlagDADDR: !source, ResultADDRTYPE: true})
+}
+
+// discovery matches neighbour discovery among ICMPv6.
+func discovery() words {
+	return join(transport(0, 1, scratch), of(&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}))
+}
+
 func equals(data ...byte) words {
 	return of(&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: data})
 }
