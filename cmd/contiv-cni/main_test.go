@@ -283,7 +283,7 @@ func TestErrors(t *testing.T) {
 		"GC without a list":            {command: "GC", agent: &agent{}, code: 7, want: "valid-attachments"},
 		"GC fails":                     {command: "GC", agent: &agent{garbage: &cni.GarbageReply{Result: 1, Error: "pod x stays"}}, config: valid, code: 100, want: "pod x stays"},
 		"GC while the agent starts":    {command: "GC", agent: &agent{err: status.Error(codes.Unavailable, "startup resync")}, config: valid, code: 11, want: "startup resync"},
-		"GC with null":                 {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": nil}, code: 7, want: "give []"},
+		"GC with null":                 {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": nil}, code: 7, want: "use []"},
 		"GC with a strange list":       {command: "GC", agent: &agent{}, config: map[string]any{"cni.dev/valid-attachments": "all"}, code: 6},
 		"GC":                           {command: "GC", agent: &agent{garbage: &cni.GarbageReply{}}, config: valid},
 		"DEL without anything":         {command: "DEL", socket: dead, env: []string{"CNI_NETNS="}},

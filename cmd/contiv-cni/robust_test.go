@@ -86,12 +86,12 @@ func TestBrokenAgents(t *testing.T) {
 		code  uint
 		want  string
 	}{
-		"killed before it reads": {func(net.Conn) {}, 11, "ended the connection"},
-		"killed during the call": {readCall, 11, "ended the connection"},
+		"killed before it reads": {func(net.Conn) {}, 11, "closed the connection"},
+		"killed during the call": {readCall, 11, "closed the connection"},
 		"killed while it answers": {func(conn net.Conn) {
 			readCall(conn)
 			fmt.Fprintf(conn, "%s\x00\x00\x01\x00{", cniwire.Magic)
-		}, 11, "ended the connection"},
+		}, 11, "closed the connection"},
 		"of a newer kind": {func(conn net.Conn) {
 			readCall(conn)
 			cniwire.Write(conn, map[string]any{"reply": map[string]any{"ready": true, "more": 1}, "more": []int{1}})
@@ -99,7 +99,7 @@ func TestBrokenAgents(t *testing.T) {
 		"without a reply": {func(conn net.Conn) {
 			readCall(conn)
 			cniwire.Write(conn, &cniwire.Answer{})
-		}, 100, "cannot be read"},
+		}, 100, "read the agent's reply"},
 		"too talkative": {func(conn net.Conn) {
 			readCall(conn)
 			fmt.Fprintf(conn, "%s\xff\xff\xff\xff", cniwire.Magic)
