@@ -23,13 +23,13 @@ import (
 // converted to DNat44 values with IPv6 addresses.
 type dnat struct {
 	*Driver
-	family *natFamily
-	state  *dnatState  // guarded by the lock of natDriver
-	owed   *leftBehind // likewise
+	family  *natFamily
+	state   *dnatState  // guarded by the lock of natDriver
+	pending *leftBehind // likewise
 }
 
-func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat, &v.nat.owed} }
-func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6, &v.nat.owed6} }
+func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat, &v.nat.pending} }
+func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6, &v.nat.pending6} }
 
 func (v dnat) northbound(value *vpp_nat.DNat44) proto.Message {
 	if v.family == nat6 {
@@ -122,12 +122,12 @@ func (v dnat) changeDNAT(changes []natChange) error {
 		return errors.Join(claimedErr, err)
 	}
 	for _, change := range changes {
-		v.owed.returned(v.family, change.elements)
+		v.pending.returned(v.family, change.elements)
 	}
-	v.owed.add(stale)
-	err = errors.Join(v.endFlows(v.owed.flows), v.judge(v.family, v.owed.judged))
+	v.pending.add(stale)
+	err = errors.Join(v.endFlows(v.pending.flows), v.judge(v.family, v.pending.judged))
 	if err == nil {
-		*v.owed = leftBehind{}
+		*v.pending = leftBehind{}
 	}
 	return errors.Join(claimedErr, err)
 }
@@ -190,7 +190,7 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 	if !d.loaded {
 		return nil, nil
 	}
-	if err := v.adopt(expected); err != nil {
+	if err := v.assignOrphans(expected); err != nil {
 		return nil, err
 	}
 	for _, want := range expected {
@@ -198,7 +198,7 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 		if err != nil {
 			return nil, err
 		}
-		v.learn(want, found)
+		v.record(want, found)
 		if found != nil {
 			list = append(list, found)
 		}
@@ -209,20 +209,20 @@ func (v dnat) list(expected []*vpp_nat.DNat44) (list []*vpp_nat.DNat44, err erro
 	}
 	for label, elements := range d.known {
 		if !wanted[label] {
-			list = append(list, &vpp_nat.DNat44{Label: label, StMappings: v.family.strange(elements)})
+			list = append(list, &vpp_nat.DNat44{Label: label, StMappings: v.family.foreignMappings(elements)})
 		}
 	}
 	return list, nil
 }
 
-// works reports whether the rules exist. For IPv4 they belong to the global value.
-func works(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
+// rulesExist reports whether the rules exist. For IPv4 they belong to the global value.
+func rulesExist(d *dnatState, f *natFamily) bool { return f == nat4 || d.based }
 
-// adopt assigns orphaned elements to the expected value that owns their claim.
-func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
+// assignOrphans assigns orphaned elements to the expected value that owns their claim.
+func (v dnat) assignOrphans(expected []*vpp_nat.DNat44) error {
 	d := v.state
-	strays := d.known[strayLabel]
-	if len(strays) == 0 {
+	orphans := d.known[orphanLabel]
+	if len(orphans) == 0 {
 		return nil
 	}
 	labels := map[string]string{}
@@ -237,11 +237,11 @@ func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
 			}
 		}
 	}
-	delete(d.known, strayLabel)
-	for _, e := range strays {
+	delete(d.known, orphanLabel)
+	for _, e := range orphans {
 		label, ok := labels[e.Key[:v.family.serviceLength]]
 		if !ok {
-			label = strayLabel
+			label = orphanLabel
 		}
 		d.known[label] = append(d.known[label], e)
 	}
@@ -251,10 +251,10 @@ func (v dnat) adopt(expected []*vpp_nat.DNat44) error {
 	return nil
 }
 
-// learn records the elements read for a value. It records nothing for a value that is as expected,
+// record stores the elements read for a value. It records nothing for a value that is as expected,
 // unless that depends on interface addresses, and an empty list for a missing value, regardless of
 // the registry.
-func (v dnat) learn(want, found *vpp_nat.DNat44) {
+func (v dnat) record(want, found *vpp_nat.DNat44) {
 	known := v.state.known
 	if _, exists := known[want.GetLabel()]; found == want && len(own.ExternalInterfaces(want)) == 0 {
 		delete(known, want.GetLabel())
@@ -272,7 +272,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	}
 	full := content(mappings)
 	if slices.Equal(actual, full) {
-		if !works(d, v.family) {
+		if !rulesExist(d, v.family) {
 			return nil, nil
 		}
 		return want, nil
@@ -298,7 +298,7 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 			found.IdMappings = append(found.IdMappings, want.GetIdMappings()[i-n])
 		}
 	}
-	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
+	if more := v.family.foreignMappings(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
 		found.StMappings = append(found.StMappings, more...)
 	} else {
 		// Parts without a mapping.
@@ -307,8 +307,8 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	return found, nil
 }
 
-// strange describes claims of no expected value.
-func (f *natFamily) strange(elements []nft.Element) (list []*vpp_nat.DNat44_StaticMapping) {
+// foreignMappings describes claims of no expected value.
+func (f *natFamily) foreignMappings(elements []nft.Element) (list []*vpp_nat.DNat44_StaticMapping) {
 	for _, e := range elements {
 		if _, ok := claimOf(e); ok {
 			addr, proto, port := f.claimed(e)

@@ -43,8 +43,8 @@ func claimOf(e nft.Element) ([2]string, bool) {
 	return [2]string{kind, e.Key}, ok
 }
 
-// strayLabel marks elements of no value.
-const strayLabel = "UNTAGGED-DNAT"
+// orphanLabel marks elements of no value.
+const orphanLabel = "UNTAGGED-DNAT"
 
 func (v dnat) loadDNAT() (err error) {
 	*v.state = dnatState{}
@@ -115,7 +115,7 @@ func (f *natFamily) assign(read [][]nft.Element, to *dnatState) {
 				if key := e.Key[:f.serviceLength]; key != service { // elements of a service are adjacent
 					owner, ok := to.owners[[2]string{setBalanced, key}]
 					if !ok {
-						owner = strayLabel
+						owner = orphanLabel
 					}
 					service, label = key, owner
 				}

@@ -151,7 +151,7 @@ type natDriver struct {
 	// The known DNAT state by IP version.
 	dnat, dnat6 dnatState
 	// Conntrack entries that are still to delete.
-	owed, owed6 leftBehind
+	pending, pending6 leftBehind
 	// What was read of it before anybody asked.
 	ahead map[*natFamily]ahead
 }
