@@ -35,13 +35,13 @@ const (
 	answersPriority          = 1 << 16
 )
 
-// answerer is a local endpoint that sees external clients.
-type answerer struct {
+// directEndpoint is a local endpoint that sees external clients.
+type directEndpoint struct {
 	protocol processor.Protocol
 	addr     netip.AddrPort
 }
 
-func (a answerer) compare(b answerer) int {
+func (a directEndpoint) compare(b directEndpoint) int {
 	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol))
 }
 
@@ -61,7 +61,7 @@ func (s *Service) noteAnswers(svc *processor.Service, ipv6 bool) {
 	}
 	for _, e := range s.services.OnNode(svc.ID, ipv6) {
 		if ports[e.Port] {
-			s.answering[svc.ID] = append(s.answering[svc.ID], answerer{e.Protocol, e.Addr})
+			s.directByService[svc.ID] = append(s.directByService[svc.ID], directEndpoint{e.Protocol, e.Addr})
 		}
 	}
 }
@@ -78,24 +78,24 @@ func (s *Service) changesAnswers(event controller.Event) bool {
 }
 
 // A pod being deleted sends no replies.
-func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
+func (s *Service) replyValues(deleted podmanager.PodID) map[string]proto.Message {
 	if !s.answersApart() {
 		return nil
 	}
-	for _, list := range s.answering {
+	for _, list := range s.directByService {
 		for _, e := range list {
-			s.answerers[e] = true
+			s.directEndpoints[e] = true
 		}
 	}
 	for _, pod := range s.podsWithHostPorts() {
 		open, _ := s.portsOf(pod)
 		for _, f := range open.frontends {
 			for _, e := range f.Outside {
-				s.answerers[answerer{f.Protocol, e.Addr}] = true
+				s.directEndpoints[directEndpoint{f.Protocol, e.Addr}] = true
 			}
 		}
 	}
-	if len(s.answerers) == 0 {
+	if len(s.directEndpoints) == 0 {
 		return nil
 	}
 	interfaces := map[netip.Addr][]string{}
@@ -106,11 +106,11 @@ func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 			}
 		}
 	}
-	maps.DeleteFunc(s.answerers, func(e answerer, _ bool) bool { return len(interfaces[e.addr.Addr()]) == 0 })
-	return s.answerValues(slices.SortedFunc(maps.Keys(s.answerers), answerer.compare), interfaces)
+	maps.DeleteFunc(s.directEndpoints, func(e directEndpoint, _ bool) bool { return len(interfaces[e.addr.Addr()]) == 0 })
+	return s.replyValuesOf(slices.SortedFunc(maps.Keys(s.directEndpoints), directEndpoint.compare), interfaces)
 }
 
-func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr][]string) map[string]proto.Message {
+func (s *Service) replyValuesOf(endpoints []directEndpoint, interfaces map[netip.Addr][]string) map[string]proto.Message {
 	if len(endpoints) == 0 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func answersABF(ipv6 bool) *vpp_abf.ABF {
 	return &vpp_abf.ABF{Index: index, AclName: answersList, ForwardingPaths: []*vpp_abf.ABF_ForwardingPath{{NextHopIp: everything.String()}}}
 }
 
-func fromEndpoint(e answerer) *vpp_acl.ACL_Rule {
+func fromEndpoint(e directEndpoint) *vpp_acl.ACL_Rule {
 	ip := &vpp_acl.ACL_Rule_IpRule_Ip{SourceNetwork: netip.PrefixFrom(e.addr.Addr(), e.addr.Addr().BitLen()).String()}
 	return portRule(vpp_acl.ACL_Rule_PERMIT, ip, e.protocol, onePort(e.addr), nil)
 }
@@ -170,7 +170,7 @@ func (s *Service) overlayRoutes() map[string]proto.Message {
 }
 
 func (s *Service) resyncAnswers(txn controller.ResyncOperations) {
-	s.answered = s.answers(podmanager.PodID{})
+	s.answered = s.replyValues(podmanager.PodID{})
 	for key, value := range s.answered {
 		txn.Put(key, value)
 	}
@@ -181,7 +181,7 @@ func (s *Service) updateAnswers(event controller.Event, txn controller.UpdateOpe
 	if e, ok := event.(*podmanager.DeletePod); ok {
 		deleted = e.Pod
 	}
-	wanted := s.answers(deleted)
+	wanted := s.replyValues(deleted)
 	for key := range s.answered {
 		if wanted[key] == nil {
 			txn.Delete(key)

@@ -180,7 +180,7 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	wrong := func(format string, args ...any) {
 		e.Wrong = append(e.Wrong, name+fmt.Sprintf(format, args...))
 	}
-	_, unrestricted := s.limited[limitRanges][id]
+	_, unrestricted := s.appliedLimits[limitRanges][id]
 	unrestricted = unrestricted && s.isInside(c.From)
 	if f.Restricted && !unrestricted && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
 		wrong(": %v is in none of loadBalancerSourceRanges, so its packets are dropped", c.From)
@@ -247,7 +247,7 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 		if f.Kind == processor.ClusterIP || f.Kind == processor.Entrance || f.Port != port.Port || f.Protocol != port.Protocol {
 			continue
 		}
-		for _, addr := range s.entered(f) {
+		for _, addr := range s.hostAddressesOf(f) {
 			var at Explanation
 			to := Connection{c.From, addr, f.Protocol, f.Addr.Port()}
 			if s.translates() {
@@ -266,8 +266,8 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 	}
 }
 
-// entered returns the host's addresses if the host redirects them to the frontend.
-func (s *Service) entered(f processor.Frontend) []netip.Addr {
+// hostAddressesOf returns the host's addresses if the host redirects them to the frontend.
+func (s *Service) hostAddressesOf(f processor.Frontend) []netip.Addr {
 	if host := s.redirectedTo(f); len(host) > 0 {
 		return host
 	}
@@ -336,8 +336,8 @@ func (s *Service) podAt(c Connection) (owner string, to netip.AddrPort, byHost b
 }
 
 func (s *Service) translator() string {
-	if s.disabled != "" {
-		return "another proxy: found " + s.disabled
+	if s.conflictingProxy != "" {
+		return "another proxy: found " + s.conflictingProxy
 	}
 	return "kube-proxy"
 }

@@ -65,7 +65,7 @@ type hostEntrance struct {
 
 // The zero value means that the host does not redirect node ports.
 func (s *Service) hostEntrance(ipv6 bool) hostEntrance {
-	if translator, _ := s.onHost.last(); translator != "" { // the other proxy owns the addresses
+	if translator, _ := s.hostDetector.last(); translator != "" { // the other proxy owns the addresses
 		return hostEntrance{}
 	}
 	e := hostEntrance{interconnect: s.interconnect(ipv6), addresses: ofVersion(s.proxy.Settings.OpenOn(s.hostAddresses()), ipv6)}
@@ -137,7 +137,7 @@ func (i interconnect) redirectTo(at netip.AddrPort, protocol processor.Protocol,
 
 // externalEntrance is hostEntrance for external and load balancer IPs.
 func (s *Service) externalEntrance(ipv6 bool) interconnect {
-	if translator, _ := s.onHost.last(); translator != "" {
+	if translator, _ := s.hostDetector.last(); translator != "" {
 		return interconnect{}
 	}
 	return s.interconnect(ipv6)

@@ -86,7 +86,7 @@ func (s *Service) explainHost(e *Explanation, c Connection) {
 		return
 	}
 	name := fmt.Sprintf("%s (NodePort of service %v, at an address of the host)", c.target(), id)
-	switch translator, _ := s.onHost.last(); {
+	switch translator, _ := s.hostDetector.last(); {
 	case !slices.Contains(s.listeningAddresses(), c.To):
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: nodePortAddresses in service.conf leaves the address out", name))
 	case translator != "":

@@ -65,7 +65,7 @@ func (s *Service) Collect(ch chan<- prometheus.Metric) {
 
 // EventDone implements controller.EventObserver.
 func (s *Service) EventDone(event controller.Event, record *controller.EventRecord) {
-	if s.proxy == nil || s.disabled != "" || event.Method() == controller.Update && !s.proxies(event) || record.Txn == nil {
+	if s.proxy == nil || s.conflictingProxy != "" || event.Method() == controller.Update && !s.proxies(event) || record.Txn == nil {
 		return
 	}
 	if record.ErrorStr != "" {

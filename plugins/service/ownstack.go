@@ -154,10 +154,10 @@ func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
 	if !applies {
 		return
 	}
-	if s.limited[limit] == nil {
-		s.limited[limit] = map[processor.ID]string{}
+	if s.appliedLimits[limit] == nil {
+		s.appliedLimits[limit] = map[processor.ID]string{}
 	}
-	s.limited[limit][id] = ""
+	s.appliedLimits[limit][id] = ""
 }
 
 func with(text, about string) string {
@@ -168,15 +168,15 @@ func with(text, about string) string {
 }
 
 func (s *Service) forgetLimits(id processor.ID) {
-	for _, ids := range s.limited {
+	for _, ids := range s.appliedLimits {
 		delete(ids, id)
 	}
 }
 
 // The caller holds the lock.
 func (s *Service) limitsOf(id processor.ID) (texts []string) {
-	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
-		if about, applies := s.limited[limit][id]; applies {
+	for _, limit := range slices.Sorted(maps.Keys(s.appliedLimits)) {
+		if about, applies := s.appliedLimits[limit][id]; applies {
 			texts = append(texts, with(limit, about))
 		}
 	}
@@ -229,12 +229,12 @@ func (s *Service) closedText() string {
 func (s *Service) limits(selected func(limit string) bool) (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
+	for _, limit := range slices.Sorted(maps.Keys(s.appliedLimits)) {
 		if !selected(limit) {
 			continue
 		}
 		var ids []string
-		for id, about := range s.limited[limit] {
+		for id, about := range s.appliedLimits[limit] {
 			ids = append(ids, with(id.String(), about))
 		}
 		slices.Sort(ids)

@@ -55,7 +55,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 		return errNoSegments
 	}
 	if p.Settings.Services == config.KubeProxy {
-		s.ask = p.Others
+		s.findKubeProxy = p.Others
 		if of != nil {
 			s.log.Warn("useSRv6ForServices has no effect: service.conf leaves services to kube-proxy")
 		}
@@ -70,7 +70,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 			return fmt.Errorf("service.conf: VPP translates services in VRF 0 only, but mainVRFID is %d: leave mainVRFID out, or set services: %s", main, config.KubeProxy)
 		}
 		if p.Settings.Services == config.VSwitch {
-			s.askHost = p.Others
+			s.findHostProxy = p.Others
 			p.Others = func() (string, error) { return "", nil }
 		}
 	}
@@ -78,8 +78,8 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: the Linux kernel of this node ends no connections (CONFIG_INET_DIAG_DESTROY)")
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
-	s.limited, s.restricted = map[string]map[processor.ID]string{}, map[processor.ID][]processor.Frontend{}
-	s.answering = map[processor.ID][]answerer{}
+	s.appliedLimits, s.sourceRestricted = map[string]map[processor.ID]string{}, map[processor.ID][]processor.Frontend{}
+	s.directByService = map[processor.ID][]directEndpoint{}
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
@@ -90,7 +90,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	return nil
 }
 
-func (s *Service) translates() bool { return s.proxy != nil && s.disabled == "" }
+func (s *Service) translates() bool { return s.proxy != nil && s.conflictingProxy == "" }
 
 func (s *Service) proxies(event controller.Event) bool {
 	if s.proxy == nil {
@@ -107,15 +107,15 @@ func (s *Service) proxies(event controller.Event) bool {
 
 func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
 	clear(s.rendered)
-	clear(s.limited)
-	clear(s.restricted)
-	clear(s.answering)
+	clear(s.appliedLimits)
+	clear(s.sourceRestricted)
+	clear(s.directByService)
 	s.services.Reset()
 	s.zone = ""
-	s.disabled = s.others.look(s.proxy.Others)
-	s.tracking.set(s.disabled == "")
-	if s.askHost != nil {
-		s.onHost.look(s.askHost)
+	s.conflictingProxy = s.detector.scan(s.proxy.Others)
+	s.tracking.set(s.conflictingProxy == "")
+	if s.findHostProxy != nil {
+		s.hostDetector.scan(s.findHostProxy)
 	}
 	s.noteServices(ctx, state)
 	if s.segments != nil {
@@ -123,8 +123,8 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 		s.segments.notePolicies(state)
 		s.judgeSegments()
 	}
-	if s.disabled != "" {
-		s.tellOfOthers(ctx)
+	if s.conflictingProxy != "" {
+		s.logConflict(ctx)
 		s.health.Set(nil, nil) // the other proxy answers health checks
 		s.healthz.Serve(false)
 		return
@@ -202,7 +202,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	if s.proxies(event) {
 		changed, ofNode = s.noteChange(ctx, event)
 	}
-	if s.disabled != "" {
+	if s.conflictingProxy != "" {
 		return "", nil
 	}
 	if s.segments.wants(event) {
@@ -337,8 +337,8 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 // after, and the changed values, old and new.
 func (s *Service) update(id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr, touched []proto.Message) {
 	s.forgetLimits(id)
-	delete(s.restricted, id)
-	delete(s.answering, id)
+	delete(s.sourceRestricted, id)
+	delete(s.directByService, id)
 	keys, servers := s.segments.dropCarriage(id)
 	keys = append(keys, nat.Key(id, false), nat.Key(id, true), hostRedirectKey(id))
 	values := s.render(id)

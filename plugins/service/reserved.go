@@ -50,7 +50,7 @@ func (s *Service) noteAddresses(id processor.ID, limit string, addresses []netip
 		texts = append(texts, a.String())
 	}
 	s.noteLimit(id, limit, true)
-	s.limited[limit][id] = strings.Join(texts, ", ")
+	s.appliedLimits[limit][id] = strings.Join(texts, ", ")
 }
 
 // Source ranges exclude clients redirected by the host.

@@ -63,7 +63,7 @@ func (s *Service) segmentWarnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.segments == nil || s.disabled != "":
+	case s.segments == nil || s.conflictingProxy != "":
 		return nil
 	case s.segments.off != "":
 		return []string{"useSRv6ForServices has no effect at present: " + s.segments.off}
@@ -148,8 +148,8 @@ func nodeIPv6(n *nodesync.Node) netip.Addr {
 
 func (s *Service) judgeSegments() {
 	switch {
-	case s.disabled != "":
-		s.segments.off = s.disabled
+	case s.conflictingProxy != "":
+		s.segments.off = s.conflictingProxy
 	case len(s.segments.policies) > 0:
 		s.segments.off = offPolicies
 	case !nodeIPv6(s.self.nodes.GetAllNodes()[s.self.name]).IsValid():

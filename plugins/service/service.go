@@ -85,27 +85,27 @@ type Service struct {
 	services *processor.Processor
 	rendered map[string]proto.Message // last requested values by key
 	zone     string                   // of this node
-	// limited maps limits of the vswitch to services and their affected addresses; "" is all.
-	limited map[string]map[processor.ID]string
-	// restricted contains frontends with source ranges if mappings apply to all clients.
-	restricted     map[processor.ID][]processor.Frontend
-	wrongRedirects map[string]bool
-	// answering contains the local endpoints that see external clients, answerers former ones, too,
+	// appliedLimits maps limits of the vswitch to services and their affected addresses; "" is all.
+	appliedLimits map[string]map[processor.ID]string
+	// sourceRestricted contains frontends with source ranges if mappings apply to all clients.
+	sourceRestricted map[processor.ID][]processor.Frontend
+	wrongRedirects   map[string]bool
+	// directByService contains the local endpoints that see external clients, directEndpoints former ones, too,
 	// and answered the last requested values for their replies.
-	answering map[processor.ID][]answerer
-	answerers map[answerer]bool
-	answered  map[string]proto.Message
-	disabled  string // trace of another service proxy, or ""
-	others    others
-	ask       func() (string, error) // looks for kube-proxy if service.conf leaves services to it
-	askHost   func() (string, error) // looks for a proxy of the host beside the vswitch; nil if Proxy.Others does
-	onHost    others                 // results of askHost
-	tracking  tracking
-	segments  *segments // nil without segment routing
-	health    *health.Server
-	healthz   *health.Node
-	metrics   *metrics
-	mu        sync.Mutex // guards services, limited, leavesByMain and lostPorts against concurrent reports
+	directByService  map[processor.ID][]directEndpoint
+	directEndpoints  map[directEndpoint]bool
+	answered         map[string]proto.Message
+	conflictingProxy string // trace of another service proxy, or ""
+	detector         proxyDetector
+	findKubeProxy    func() (string, error) // looks for kube-proxy if service.conf leaves services to it
+	findHostProxy    func() (string, error) // looks for a proxy of the host beside the vswitch; nil if Proxy.Others does
+	hostDetector     proxyDetector          // results of findHostProxy
+	tracking         tracking
+	segments         *segments // nil without segment routing
+	health           *health.Server
+	healthz          *health.Node
+	metrics          *metrics
+	mu               sync.Mutex // guards services, appliedLimits, leavesByMain and lostPorts against concurrent reports
 }
 
 // Roles are optional tasks of the vswitch. A nil role is disabled.
@@ -120,7 +120,7 @@ type Roles struct {
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
-	s := &Service{caps: caps, config: config, network: network, log: log, needs: roles.Needs, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}, remotePods: map[podmanager.PodID]*pod.Pod{}}
+	s := &Service{caps: caps, config: config, network: network, log: log, needs: roles.Needs, directEndpoints: map[directEndpoint]bool{}, lostPorts: map[podmanager.PodID]string{}, remotePods: map[podmanager.PodID]*pod.Pod{}}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {

@@ -35,14 +35,14 @@ func (s *Service) noteRanges(svc *processor.Service) {
 	}
 	for _, f := range svc.Frontends {
 		if f.Restricted {
-			s.restricted[svc.ID] = append(s.restricted[svc.ID], f)
+			s.sourceRestricted[svc.ID] = append(s.sourceRestricted[svc.ID], f)
 		}
 	}
 }
 
 func (s *Service) sourceRanges() map[string]proto.Message {
 	var frontends []processor.Frontend
-	for _, list := range s.restricted {
+	for _, list := range s.sourceRestricted {
 		frontends = append(frontends, list...)
 	}
 	values := map[string]proto.Message{}
@@ -78,16 +78,16 @@ func (s *Service) rangesInside() *guard.SourceRanges {
 // fittingFrontends returns the sorted frontends of as many services as SourceRanges can contain. It
 // omits services with the most ranges, so that they do not affect others.
 func (s *Service) fittingFrontends() (frontends []processor.Frontend) {
-	delete(s.limited, limitRanges)
+	delete(s.appliedLimits, limitRanges)
 	rules := map[processor.ID]int{}
-	for id, list := range s.restricted {
+	for id, list := range s.sourceRestricted {
 		for _, f := range list {
 			rules[id] += 1 + len(sourcesOf(f))
 		}
 	}
 	total := 0
 	for _, id := range slices.SortedFunc(maps.Keys(rules), func(a, b processor.ID) int { return cmp.Or(cmp.Compare(rules[a], rules[b]), a.Compare(b)) }) {
-		list := s.restricted[id]
+		list := s.sourceRestricted[id]
 		if len(frontends)+len(list) > models.MaxRestrictedFrontends || total+rules[id] > models.MaxRestrictingRules {
 			s.noteLimit(id, limitRanges, true)
 			continue

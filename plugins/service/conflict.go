@@ -15,55 +15,56 @@ import (
 // OthersPeriod is the interval of checks for other service proxies.
 const OthersPeriod = 5 * time.Second
 
-// others records the service proxy found by the last resync. It is safe for concurrent use.
-type others struct {
-	mu    sync.Mutex
-	known bool
-	who   string // "" for none
-	since time.Time
+// proxyDetector records the service proxy found by the last resync. It is safe for concurrent use.
+type proxyDetector struct {
+	mu       sync.Mutex
+	known    bool
+	evidence string // "" for none
+	since    time.Time
 }
 
-func (o *others) look(ask func() (string, error)) string {
-	who := answer(ask)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.known || o.who != who {
-		o.since = time.Now()
+func (d *proxyDetector) scan(find func() (string, error)) string {
+	evidence := detect(find)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.known || d.evidence != evidence {
+		d.since = time.Now()
 	}
-	o.known, o.who = true, who
-	return who
+	d.known, d.evidence = true, evidence
+	return evidence
 }
 
-// An error counts as another proxy, because translating twice is worse than not translating.
-func answer(ask func() (string, error)) string {
-	who, err := ask()
+// detect returns the evidence of another proxy, or "". An error counts as evidence, because translating
+// twice is worse than not translating.
+func detect(find func() (string, error)) string {
+	evidence, err := find()
 	if err != nil {
 		return fmt.Sprint(err)
 	}
-	return who
+	return evidence
 }
 
-// known is false before the first look.
-func (o *others) last() (who string, known bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.who, o.known
+// last returns the result of the last scan; known is false before the first one.
+func (d *proxyDetector) last() (evidence string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.evidence, d.known
 }
 
-func (o *others) when() time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.since
+func (d *proxyDetector) detectedAt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.since
 }
 
-func (s *Service) tellOfOthers(ctx context.Context) {
+func (s *Service) logConflict(ctx context.Context) {
 	log := controller.Logger(ctx, s.log)
 	if s.proxy.Settings.Services == config.Auto {
-		log.Info("Service proxy disabled: another proxy found", "found", s.disabled)
+		log.Info("Service proxy disabled: another proxy found", "found", s.conflictingProxy)
 		return
 	}
 	log.Error("Service proxy disabled: conflicting proxy found",
-		"found", s.disabled)
+		"found", s.conflictingProxy)
 }
 
 // WatchOthers calls resync when another service proxy appears or disappears, or when reservations change,
@@ -84,11 +85,11 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		s.health.Retry()
 		s.healthz.Retry()
 		s.tracking.retry()
-		who := answer(s.proxy.Others)
-		last, known := s.others.last()
-		if s.askHost != nil {
-			lastOnHost, _ := s.onHost.last()
-			who, last = who+" "+answer(s.askHost), last+" "+lastOnHost
+		who := detect(s.proxy.Others)
+		last, known := s.detector.last()
+		if s.findHostProxy != nil {
+			lastOnHost, _ := s.hostDetector.last()
+			who, last = who+" "+detect(s.findHostProxy), last+" "+lastOnHost
 		}
 		switch {
 		case !known: // the first resync checks itself
@@ -124,10 +125,10 @@ func (s *Service) Translator() Translator {
 	if s.proxy == nil {
 		return Translator{Setting: config.KubeProxy}
 	}
-	who, known := s.others.last()
+	who, known := s.detector.last()
 	t := Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
 	if who != "" {
-		t.Since = s.others.when()
+		t.Since = s.detector.detectedAt()
 	}
 	return t
 }
@@ -141,7 +142,7 @@ func (s *Service) leftNotes() []string {
 	switch t := s.Translator(); {
 	case t.Setting == config.Auto && t.Others != "":
 		return []string{t.left()}
-	case s.proxy == nil && s.ask != nil && answer(s.ask) == "":
+	case s.proxy == nil && s.findKubeProxy != nil && detect(s.findKubeProxy) == "":
 		return []string{noKubeProxy + ": cluster IPs lead nowhere, unless something else translates them; " + noKubeProxyRemedy}
 	}
 	return nil
@@ -156,10 +157,10 @@ func (s *Service) suspect() string {
 	if s.proxy != nil {
 		return s.Translator().left()
 	}
-	if s.ask == nil {
+	if s.findKubeProxy == nil {
 		return "services on this node are left to kube-proxy"
 	}
-	if who := answer(s.ask); who != "" {
+	if who := detect(s.findKubeProxy); who != "" {
 		return fmt.Sprintf("services are left to kube-proxy (services: kube-proxy in service.conf), which does not translate this one, despite %s: check that it runs", who)
 	}
 	return noKubeProxy + ": " + noKubeProxyRemedy
