@@ -146,7 +146,7 @@ func (n *NodeSync) WatchHost(ctx context.Context, period time.Duration) {
 		}
 		if err == nil && (first || now.equal(before)) && !n.knows(now) {
 			if err := n.loop.PushEvent(ctx, &HostChange{Host: now}); err != nil {
-				n.log.Debug("Publishing the addresses of this machine has to wait", "error", err)
+				n.log.Debug("Publishing the addresses of this machine failed, retrying", "error", err)
 			}
 		}
 		if err == nil {

@@ -218,7 +218,7 @@ func (s *Service) lostClaims() []string {
 	case more > 0:
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return []string{"services ask for addresses and ports of others, and are without them: " + strings.Join(texts, ", ")}
+	return []string{"services request addresses and ports in use and do not get them: " + strings.Join(texts, ", ")}
 }
 
 func (s *Service) tooLarge() (texts []string) {

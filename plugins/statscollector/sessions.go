@@ -39,7 +39,7 @@ func NewSessions(nodeName string, source SessionsSource, log *slog.Logger) *Sess
 		tcp:   desc("tcpNatSessions", "Connections of TCP to services and host ports that the vswitch remembers."),
 		other: desc("otherNatSessions", "Connections of other protocols than TCP to services and host ports that the vswitch remembers."),
 
-		unremembered: desc("contiv_service_unremembered_clients_total", "Connections to services with session affinity whose clients the vswitch has no room to remember."),
+		unremembered: desc("contiv_service_unremembered_clients_total", "Connections to services with session affinity that are not remembered, because the vswitch's table of clients is full."),
 	}
 }
 

@@ -169,7 +169,7 @@ func (c *churn) requireSteady(t *testing.T) {
 			c.steady[i].name, s.name = h.Name, h.Name // the agent recreated the translations
 		}
 		if err != nil || h.Name != s.name {
-			t.Errorf("what %s has with %v by %s, which nothing concerns: %q answers (%v), want %q", s.who, s.to, s.network, h.Name, err, s.name)
+			t.Errorf("unaffected traffic of %s with %v by %s: %q answers (%v), want %q", s.who, s.to, s.network, h.Name, err, s.name)
 		}
 	}
 }

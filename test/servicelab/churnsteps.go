@@ -390,7 +390,7 @@ func (c *churn) disturb(t *testing.T, node string) {
 	c.disturbed = true
 	clear(c.pins)
 	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", netns, "sh", "-c", command).CombinedOutput()
-	c.do(t, fmt.Sprintf("somebody on %s: %s: %s %v", node, command, out, err), nil)
+	c.do(t, fmt.Sprintf("another program on %s: %s: %s %v", node, command, out, err), nil)
 }
 
 // output returns the output of a command that may fail because objects have been removed.

@@ -39,7 +39,7 @@ func endpointCases() []endpointCase {
 	return []endpointCase{
 		everywhere("target ports that differ by pod", "", "near far:8081", end{pod: "near"}, end{pod: "far", port: 8081}),
 		everywhere("an endpoint that is not ready", "", "near", end{pod: "near"}, end{pod: "far", conditions: notReady}),
-		everywhere("none ready: those that serve while they terminate", "", "near", end{pod: "near", conditions: terminating}, end{pod: "far", conditions: ended}),
+		everywhere("none ready: endpoints that serve while they terminate", "", "near", end{pod: "near", conditions: terminating}, end{pod: "far", conditions: ended}),
 		everywhere("one ready: none that terminates", "", "far", end{pod: "near", conditions: terminating}, end{pod: "far"}),
 		everywhere("none that serves", "", refused, end{pod: "near", conditions: notReady}, end{pod: "far", conditions: ended}),
 		everywhere("publishNotReadyAddresses", "publishNotReadyAddresses: true", "near far", end{pod: "near", conditions: notReady}, end{pod: "far"}),
@@ -53,7 +53,7 @@ func endpointCases() []endpointCase {
 			"near far", "near", "near far", "near far"},
 		{"hints for nodes", "trafficDistribution: PreferSameNode", []end{{pod: "near", hints: forNodes("node1")}, {pod: "near2", hints: forNodes("node1")}, {pod: "far", hints: forNodes("node2")}},
 			"near near2", "far", "near near2", "near near2"},
-		{"no hint for the node: those for its zone", "", []end{{pod: "near", hints: forNodes("node1") + ", " + forZones("west")}, {pod: "far", hints: forNodes("node1") + ", " + forZones("east")}},
+		{"no hint for the node: hints for its zone", "", []end{{pod: "near", hints: forNodes("node1") + ", " + forZones("west")}, {pod: "far", hints: forNodes("node1") + ", " + forZones("east")}},
 			"near far", "near", "near far", "near far"},
 		{"internalTrafficPolicy Local", "internalTrafficPolicy: Local", ready("near", "far"), "near", "far", "near far", "near far"},
 		{"internalTrafficPolicy Local, none here", "internalTrafficPolicy: Local", ready("far"), refused, "far", "far", "far"},
