@@ -227,7 +227,8 @@ func (l *limiter) grant(ctx context.Context, user string, r *pb.LeaseGrantReques
 	if r.ID != 0 && !isLeaseOf(user, r.ID) {
 		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: lease %x has an ID outside the range of %s: let etcd choose the ID (ID 0)", r.ID, user)
 	}
-	all, err := l.etcd.Server.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+	// A user may list leases only if it may read all of their keys.
+	all, err := l.etcd.Server.LeaseLeases(l.etcd.Server.AuthStore().WithRoot(ctx), &pb.LeaseLeasesRequest{})
 	if err != nil {
 		return nil, err
 	}

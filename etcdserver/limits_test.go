@@ -372,6 +372,51 @@ func TestLeasesAreOfTheirUser(t *testing.T) {
 	}
 }
 
+// TestPermissionsHoldInTransactionsAndWatches covers what etcd up to 3.6.10 did not check.
+func TestPermissionsHoldInTransactionsAndWatches(t *testing.T) {
+	const own, foreign = "/vnf-agent/evil/x", "/vnf-agent/good/x"
+	c := newCluster(t, Limits{}, 0, "evil", "good")
+	ctx := t.Context()
+	evil, root := c.client("node:evil"), c.client(Root)
+	for _, key := range []string{own, foreign} {
+		if _, err := root.Put(ctx, key, "value"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nested := func(op clientv3.Op) clientv3.Op { return clientv3.OpTxn(nil, []clientv3.Op{op}, nil) }
+	exists := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(foreign), ">", 0)}
+	for name, op := range map[string]clientv3.Op{
+		"nested put":         nested(clientv3.OpPut(foreign, "forged")),
+		"nested delete":      nested(clientv3.OpDelete(foreign)),
+		"nested get":         nested(clientv3.OpGet(foreign)),
+		"nested comparison":  clientv3.OpTxn(exists, nil, nil),
+		"nested else branch": clientv3.OpTxn(nil, nil, []clientv3.Op{clientv3.OpGet(foreign)}),
+		"nested twice":       nested(nested(clientv3.OpDelete(foreign))),
+		"get":                clientv3.OpGet(foreign),
+		"previous value":     clientv3.OpPut(foreign, "forged", clientv3.WithPrevKV()),
+	} {
+		for branch, txn := range map[string]clientv3.Txn{"Then": evil.Txn(ctx).Then(op), "Else": evil.Txn(ctx).Else(op)} {
+			if _, err := txn.Commit(); err != rpctypes.ErrPermissionDenied {
+				t.Errorf("%s in %s: %v", name, branch, err)
+			}
+		}
+	}
+	if r, err := root.Get(ctx, foreign); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != "value" {
+		t.Errorf("the key afterwards: %v, %v", r, err)
+	}
+	if _, err := evil.Txn(ctx).Then(nested(clientv3.OpPut(own, "new"))).Commit(); err != nil {
+		t.Errorf("own key: %v", err)
+	}
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for r := range evil.Watch(watch, own, clientv3.WithFromKey(), clientv3.WithRev(1)) {
+		if len(r.Events) > 0 || r.Err() == nil {
+			t.Errorf("a watch of all keys from an own key on: %v, %v", r.Events, r.Err())
+			break
+		}
+	}
+}
+
 func TestWatchesAreLimited(t *testing.T) {
 	c := newCluster(t, Limits{Watches: 10}, 0, "evil", "good")
 	evil, good := c.client("node:evil"), c.client("node:good")
