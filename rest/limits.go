@@ -92,6 +92,12 @@ type connection struct {
 	busy bool
 }
 
+// LimitConnections returns a function for http.Server.ConnState that closes connections so that at
+// most the given number is open: the oldest idle one, otherwise the oldest.
+func LimitConnections(most int) func(net.Conn, http.ConnState) {
+	return (&connections{most: most}).changed
+}
+
 // changed implements http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()

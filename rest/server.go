@@ -69,7 +69,7 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 		servers[i] = &http.Server{
 			Handler:           handler,
 			ConnContext:       s.withClient,
-			ConnState:         (&connections{most: maxConnections}).changed,
+			ConnState:         LimitConnections(maxConnections),
 			ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
 			MaxHeaderBytes: 64 << 10,
 			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},

@@ -21,9 +21,14 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/rest"
 )
 
-const requestTimeout = 5 * time.Second
+const (
+	requestTimeout = 5 * time.Second
+	// maxConnections limits the connections of each port. Everybody may connect to it.
+	maxConnections = 256
+)
 
 // Server answers the health checks of all services. It is safe for concurrent use.
 type Server struct {
@@ -127,7 +132,8 @@ func (s *Server) open(check processor.HealthCheck, addresses []netip.Addr) error
 	p.server = &http.Server{
 		Handler:     http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.answer(w, p.get()) }),
 		ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 8192,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: rest.LimitConnections(maxConnections),
+		ErrorLog:  slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	for _, l := range p.listeners {
 		s.conns.Go(func() { _ = p.server.Serve(l) })

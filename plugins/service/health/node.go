@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/contiv/contiv/rest"
 )
 
 // Node answers health checks of the node's service translation, for services with the external
@@ -70,7 +72,8 @@ func (n *Node) listen() {
 	mux.HandleFunc("GET /livez", n.answer)
 	server := &http.Server{
 		Handler: mux, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: requestTimeout, MaxHeaderBytes: 8192,
-		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+		ConnState: rest.LimitConnections(maxConnections),
+		ErrorLog:  slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 	n.server = server
 	n.conns.Go(func() { _ = server.Serve(l) })

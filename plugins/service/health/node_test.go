@@ -5,9 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/contiv/contiv/plugins/service/processor"
 )
 
 func TestLoadBalancersAreToldOfTheNode(t *testing.T) {
@@ -43,4 +48,36 @@ func TestLoadBalancersAreToldOfTheNode(t *testing.T) {
 	if never.server != nil || never.Problem() != "" {
 		t.Error("it listens without an address")
 	}
+}
+
+func TestConnectionsAreLimited(t *testing.T) {
+	healthy, port := true, freePort(t)
+	n := NewNode(net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))), func() bool { return healthy }, slog.New(slog.DiscardHandler))
+	defer n.Close()
+	n.Serve(true)
+	check := freePort(t)
+	s := newServer(t, &healthy)
+	s.Set([]processor.HealthCheck{{Port: check, Endpoints: 1}}, nil)
+	for name, server := range map[string]*http.Server{"node": n.server, "service": s.ports[check].server} {
+		var closed atomic.Int32
+		for range maxConnections + 3 {
+			server.ConnState(&fakeConn{closed: &closed}, http.StateNew)
+		}
+		for closed.Load() < 3 { // they are closed in the background
+			runtime.Gosched()
+		}
+		if n := closed.Load(); n != 3 {
+			t.Errorf("%s: %d connections closed, want 3", name, n)
+		}
+	}
+}
+
+type fakeConn struct {
+	net.Conn
+	closed *atomic.Int32
+}
+
+func (c *fakeConn) Close() error {
+	c.closed.Add(1)
+	return nil
 }
