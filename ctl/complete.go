@@ -104,7 +104,17 @@ func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.She
 	if err != nil {
 		return nil, directive
 	}
-	return words(ctx, agents), directive
+	return safeForShells(words(ctx, agents)), directive
+}
+
+// safeForShells keeps the words without characters that a shell interprets: shells insert what
+// several completions have in common without quotes, and names in etcd are untrusted.
+func safeForShells(words []string) []string {
+	return slices.DeleteFunc(words, func(word string) bool {
+		return strings.ContainsFunc(word, func(c rune) bool {
+			return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._:/@%+=,-", c))
+		})
+	})
 }
 
 // withShort adds the completions without namespace, which commands accept if they are unique, for a

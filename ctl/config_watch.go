@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/models"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -94,7 +95,7 @@ func (g *configuring) showStatus(s *client.Status) error {
 		_, err = fmt.Fprintf(g.out, "%s\n", data)
 		return err
 	}
-	g.printer().Printf("%s  %s  %s\n", stamp(time.Now()), s.GetValue().GetKey(), client.Explain(s))
+	g.printer().Printf("%s  %s  %s\n", stamp(time.Now()), text.Line(s.GetValue().GetKey()), client.Explain(s))
 	return nil
 }
 

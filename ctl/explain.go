@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/spf13/cobra"
@@ -134,7 +135,7 @@ func writeExplanation(p printer, node string, e *Explained) {
 	if v == nil { // requested, but unknown to the scheduler
 		v = &kvscheduler.ValueSnapshot{Key: e.Key, State: e.stateOutside()}
 	}
-	p.Printf("%s: %s\n", node, e.Key)
+	p.Printf("%s: %s\n", node, text.Line(e.Key))
 	t := p.Table("", "", "")
 	section := func(label string) func(texts ...string) {
 		return func(texts ...string) {

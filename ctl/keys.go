@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
@@ -70,12 +71,15 @@ func meant(p printer, keys []string, word string) (string, error) {
 		return requested[0], nil
 	}
 	const most = 8
-	list, more := found, ""
+	list, more := slices.Clone(found), ""
 	if len(found) > most {
-		list, more = found[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
+		list, more = list[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
+	}
+	for i, key := range list {
+		list[i] = p.Text(text.Line(key))
 	}
 	return "", Misused(fmt.Errorf("%q matches %d keys; use a longer part of the key:\n  %s%s",
-		word, len(found), p.Text(strings.Join(list, "\n  ")), more))
+		word, len(found), strings.Join(list, "\n  "), more))
 }
 
 // hintedKey returns the error for a word that no key contains. It suggests a key or, for a word

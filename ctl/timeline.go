@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/spf13/cobra"
@@ -68,7 +69,7 @@ func writeTimelines(p printer, good []answer[timeline]) {
 	if len(good) > 0 {
 		revisions := good[0].Value.revisions
 		if i := slices.IndexFunc(revisions, func(r runRevision) bool { return r.Value != nil }); i >= 0 {
-			p.Printf("%s\n", revisions[i].Value.Key)
+			p.Printf("%s\n", text.Line(revisions[i].Value.Key))
 		}
 	}
 	t := p.Table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")

@@ -82,10 +82,10 @@ var harmless = func() (is [256]bool) {
 	return is
 }()
 
-// isCommand reports whether a terminal may interpret a character: control characters and characters
-// that change the text direction.
+// isCommand reports whether a terminal may interpret a character: control characters, line and
+// paragraph separators, and characters that change the text direction.
 func isCommand(c rune) bool {
-	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c)
+	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.In(c, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
 // WritePlain copies output of a Plain writer, colours included, to another writer.

@@ -12,6 +12,7 @@ func TestNothingThatIsShownMovesTheTerminal(t *testing.T) {
 		"\x1b[2J\x1b]0;title\a":     `\x1b[2J\x1b]0;title\x07`,
 		"a\x00b\rc\x7f":             `a\x00b\x0dc\x7f`,
 		"\u009b31m\xff":             `\x9b31m\xff`,
+		"a\u2028b\u2029":            `a\u2028b\u2029`,
 		"\u202eright to left\u2066": `\u202eright to left\u2066`,
 	} {
 		var out bytes.Buffer

@@ -96,7 +96,7 @@ func (t *Table) Add(cells ...string) {
 	t.cells = t.cells[n:]
 	for i := range row {
 		if i < len(cells) {
-			row[i] = t.Text(inCell(cells[i]))
+			row[i] = t.Text(Line(cells[i]))
 		}
 		if row[i] == "" && i < len(row)-1 {
 			row[i] = "-"
@@ -105,8 +105,8 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// inCell removes tabs and line breaks from text, which would look like further cells.
-func inCell(s string) string {
+// Line replaces tabs and line breaks, so that an untrusted name cannot look like further lines or cells.
+func Line(s string) string {
 	if strings.IndexByte(s, '\n') < 0 && strings.IndexByte(s, '\t') < 0 { // most often
 		return s
 	}
