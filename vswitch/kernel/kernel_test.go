@@ -123,7 +123,7 @@ func TestDeviceNamesInTheWay(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)
 	n.Exec(t, "ip link add name c-tap1 type veth peer name far1")
-	if err := v.Interfaces().Create(t.Context(), tap("tap1")); err == nil || !strings.Contains(err.Error(), "another program has a route") {
+	if err := v.Interfaces().Create(t.Context(), tap("tap1")); err == nil || !strings.Contains(err.Error(), "not ours") {
 		t.Errorf("near end: got %v", err)
 	}
 	other := tap("tap2")
