@@ -56,6 +56,9 @@ func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error)
 	if err := a.Get(ctx, explainKey, query, &e.Explanation); err != nil {
 		return nil, err
 	}
+	if e.Explanation == nil {
+		return nil, fmt.Errorf("agent %s explains %s with null: check that agent and contivctl have the same version", a.Name, key)
+	}
 	var statuses []feedback.Status
 	if a.Get(ctx, feedback.URL, query, &statuses) == nil && len(statuses) == 1 {
 		e.InEtcd = &statuses[0]

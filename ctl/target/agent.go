@@ -43,13 +43,22 @@ const restSocket = "agent.sock"
 
 const maxIdle = 8
 
+// maxAnswer limits the size of an answer in bytes. An agent may be in hostile hands.
+var maxAnswer int64 = 256 << 20 // a variable for tests
+
+// clientOf returns a client that does not follow redirects: agents send none, and a hostile one
+// would choose what the administrator's certificate requests elsewhere.
+func clientOf(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
 // Dialed returns an agent reached through dial. The URL is for display only.
 func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) },
 		MaxIdleConnsPerHost: maxIdle,
 	}
-	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: transport}, dial: dial}
+	return &Agent{Name: name, URL: url, base: "http://agent", client: clientOf(transport), dial: dial}
 }
 
 // DialGRPC returns the function that connects to the agent's gRPC socket, or nil if GRPCAddress has
@@ -89,12 +98,12 @@ func New(name, address string) (*Agent, error) {
 	default:
 		return nil, wrong("its scheme is not known")
 	}
-	a.client = &http.Client{Transport: transport}
+	a.client = clientOf(transport)
 	return a, nil
 }
 
 func (a *Agent) useTLS(t *tls.Config) {
-	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
+	a.client = clientOf(&http.Transport{DisableKeepAlives: true, TLSClientConfig: t})
 }
 
 // KeepConnections returns a copy of the agent that reuses connections until release is called.
@@ -109,13 +118,13 @@ func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 	keeping := own.Clone()
 	keeping.DisableKeepAlives, keeping.MaxIdleConnsPerHost = false, maxIdle
 	with := *a
-	with.client = &http.Client{Transport: keeping}
+	with.client = clientOf(keeping)
 	return &with, keeping.CloseIdleConnections
 }
 
 // Served returns an agent with answers from a handler. The URL is for display only.
 func Served(name, url string, answers http.Handler) *Agent {
-	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
+	return &Agent{Name: name, URL: url, base: "http://agent", client: clientOf(served{answers}),
 		noGRPC: fmt.Errorf("agent %s: a %s can neither read nor change configuration: use the agent itself", name, url)}
 }
 
@@ -235,11 +244,13 @@ func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, 
 	}
 	defer response.Body.Close()
 	var data bytes.Buffer
-	if announced := response.ContentLength; announced > 0 && announced < 1<<28 {
+	if announced := response.ContentLength; announced > 0 && announced <= maxAnswer {
 		data.Grow(int(announced) + bytes.MinRead)
 	}
-	if _, err := data.ReadFrom(response.Body); err != nil {
+	if n, err := data.ReadFrom(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
 		return nil, nil, a.unreachable(err)
+	} else if n > maxAnswer {
+		return nil, nil, fmt.Errorf("agent %s answers %s %s with more than %d MiB: is it an agent of Contiv?", a.Name, method, path, maxAnswer>>20)
 	}
 	return response, data.Bytes(), nil
 }
