@@ -100,7 +100,7 @@ func TestVersionsOfTheChain(t *testing.T) {
 
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ conflist, want string }{
-		"no JSON":            {`{"name"`, "no JSON"},
+		"no JSON":            {`{"name"`, "not a JSON object"},
 		"no name":            {`{"plugins":[{"type":"contiv-cni"}]}`, `"name" is missing`},
 		"no plugins":         {`{"name":"n"}`, `"plugins" is missing`},
 		"without contiv-cni": {`{"name":"n","plugins":[{"type":"old"}]}`, "contiv-cni"},

@@ -29,7 +29,7 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	if _, installed, err := c.agent(ctx); err != nil {
 		return err
 	} else if installed {
-		return errors.New("Contiv is already installed: use contivctl upgrade")
+		return errors.New("the cluster already has Contiv: use contivctl upgrade")
 	}
 	return c.put(ctx, m, every)
 }
@@ -63,7 +63,7 @@ func (c *Cluster) upgraded(ctx context.Context, m Manifests) (Manifests, error) 
 		return m, err
 	}
 	if !installed {
-		return m, errors.New("Contiv is not installed: use contivctl install")
+		return m, errors.New("the cluster does not have Contiv: use contivctl install")
 	}
 	if m.Image == "" {
 		m.Image = agent.Spec.Template.Spec.Containers[0].Image

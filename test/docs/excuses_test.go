@@ -22,7 +22,6 @@ var excused = []struct{ page, command, why string }{
 	{"", "contiv-init", "needs VPP: cmd/contiv-init, make test-vpp"},
 	{"", "contiv-agent", "changes this machine: test/standalone, cmd/contiv-agent"},
 	{"", "contiv-cni", "changes this machine: cmd/contiv-cni"},
-	{"docs/reference/commands.md", "", "help texts: TestCommandsPage"},
 	{"docs/operator/install.md", "chown", "is for the node of etcd: test/e2e"},
 	{"docs/operator/security.md", "contivctl", "needs a cluster that signs certificates: test/e2e"},
 	{"docs/operator/security.md", "etcdctl", "needs a cluster that signs certificates: test/e2e"},

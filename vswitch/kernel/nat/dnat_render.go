@@ -121,8 +121,6 @@ func serviceKey(a netip.Addr, proto uint8, p uint16) string {
 	return protocolKey(a, proto) + portKey(p)
 }
 
-const portKeyLength = 3 * 4
-
 // valuePortKey returns the key of a port of a value, for all its addresses. apart selects the key
 // for clients of a scope (1, …) with an unusable backend of the port. If two values have the same
 // hash and port, a client is apart at the one that it uses second.
