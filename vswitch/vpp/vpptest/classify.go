@@ -19,7 +19,7 @@ type classifyState struct {
 	tables   pool[*classifyTable]
 	bound    map[index][3]uint32
 	inputs   map[index][2]uint32 // tables before the IPv4 and IPv6 FIB
-	policed  map[index]uint32    // tables that lead to policers
+	policed  map[index][3]uint32 // tables that lead to policers: IPv4, IPv6, layer 2; ^0 without
 	policers pool[string]        // their names
 	nexts    map[string][]string
 }
@@ -33,7 +33,7 @@ type classifyTable struct {
 const nextsOfClassify = 4
 
 func newClassifyState() classifyState {
-	return classifyState{bound: map[index][3]uint32{}, inputs: map[index][2]uint32{}, policed: map[index]uint32{}, nexts: map[string][]string{}}
+	return classifyState{bound: map[index][3]uint32{}, inputs: map[index][2]uint32{}, policed: map[index][3]uint32{}, nexts: map[string][]string{}}
 }
 
 func handleClassify() {
@@ -183,16 +183,28 @@ func handleClassify() {
 		}
 	})
 	on(func(c *call, req *classify.PolicerClassifySetInterface, _ *classify.PolicerClassifySetInterfaceReply) api.VPPApiError {
-		now, bound := c.classify.policed[req.SwIfIndex]
-		switch _, exists := c.classify.tables.get(req.IP6TableIndex); {
-		case c.ifs.iface(req.SwIfIndex) == nil:
+		if c.ifs.iface(req.SwIfIndex) == nil {
 			return api.INVALID_SW_IF_INDEX
-		case !exists, !req.IsAdd && now != req.IP6TableIndex, !req.IsAdd && !bound:
-			return api.NO_SUCH_TABLE
-		case !req.IsAdd:
-			delete(c.classify.policed, req.SwIfIndex)
-		case !bound: // a real VPP leaves another one and reports success
-			c.classify.policed[req.SwIfIndex] = req.IP6TableIndex
+		}
+		now, bound := c.classify.policed[req.SwIfIndex]
+		if !bound {
+			now = [3]uint32{^uint32(0), ^uint32(0), ^uint32(0)}
+		}
+		for i, table := range [3]uint32{req.IP4TableIndex, req.IP6TableIndex, req.L2TableIndex} {
+			if table == ^uint32(0) {
+				continue
+			}
+			if _, exists := c.classify.tables.get(table); !exists || !req.IsAdd && now[i] != table {
+				return api.NO_SUCH_TABLE
+			}
+			if req.IsAdd && now[i] != ^uint32(0) {
+				return 0 // a real VPP leaves another one and reports success
+			}
+			now[i] = ^uint32(0)
+			if req.IsAdd {
+				now[i] = table
+			}
+			c.classify.policed[req.SwIfIndex] = now
 		}
 		return 0
 	})
