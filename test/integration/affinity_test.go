@@ -144,8 +144,8 @@ func familyOf(addr netip.Addr) string {
 	return "IPv4"
 }
 
-// Two services with the node ports of each other as endpoints send no packet back and forth: they
-// refuse clients, and say why.
+// Two services with the node ports of each other as endpoints send no packet back and forth: the
+// younger (by name, since both have the same time) refuses clients, and says why.
 func TestNodePortsThatLeadToEachOther(t *testing.T) {
 	l := newNodePortLab(t, "np")
 	const here, there = 41, 42
@@ -156,7 +156,7 @@ func TestNodePortsThatLeadToEachOther(t *testing.T) {
 		}
 	}
 	labtest.Apply(t, l.Lab, objects)
-	for number, other := range map[int]int{here: there, there: here} {
+	for number, other := range map[int]int{there: here} {
 		for _, node := range []string{"node1", "node2"} {
 			await.That(t, fmt.Sprintf("service s%d on %s says why its endpoint gets no clients", number, node), func() error {
 				var report service.Report
@@ -180,7 +180,7 @@ func TestNodePortsThatLeadToEachOther(t *testing.T) {
 		}
 		for _, node := range []lab.Node{l.node1, l.node2} {
 			for _, flow := range connections(t, node, ipv6) {
-				if port := flow.Forward.DstPort; (port == 30000+here || port == 30000+there) && flow.Reverse.SrcPort != port {
+				if port := flow.Forward.DstPort; port == 30000+there && flow.Reverse.SrcPort != port {
 					t.Errorf("%s translates a connection: %v", node.Name, flow)
 				}
 			}
