@@ -140,7 +140,7 @@ func TestWhy(t *testing.T) {
 	// NAT does not see packets of tunnels.
 	t.Run("tunnel's port in tables of NAT", func(t *testing.T) {
 		for hook, rule := range map[string]string{"prerouting": "udp dport 4789 dnat to 192.168.16.2:9000", "output": "udp dport 4789 redirect to :9000", "postrouting": "udp dport 4789 masquerade to :9000-9010"} {
-			command.In(t, node2.Netns, strings.Replace(chain("ip", "nat hook "+hook, rule), "somebody", "of"+hook, -1))
+			command.In(t, node2.Netns, strings.Replace(chain("ip", "nat hook "+hook, rule), "foreign", "of"+hook, -1))
 		}
 		command.In(t, node1.Netns, "iptables -t nat -A PREROUTING -p udp --dport 4789 -j DNAT --to-destination 192.168.16.1:9000")
 		undo := func() {
