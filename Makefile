@@ -6,9 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/contiv/contiv/version.Version=$(VERSION)
-# contiv-cni serves most calls before the Go runtime starts, see cni/shortcut.
-CNI_LDFLAGS := $(LDFLAGS) $(if $(filter amd64 arm64,$(shell go env GOARCH)),-E contiv_cni_start)
+LDFLAGS := -s -w -X github.com/contiv/contiv/internal/lib/version.Version=$(VERSION)
 # One way to compile for binaries, tests and lint, so that each package is compiled once.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(GOFLAGS)
@@ -25,7 +23,7 @@ packages: ## install the Debian packages that the lab and the tests need
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p bin
-	go build -ldflags '$(LDFLAGS)' -ldflags './cmd/contiv-cni=$(CNI_LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 	@ln -sf contivctl bin/contiv-netctl
 
 PREFIX ?= /usr/local
@@ -45,11 +43,22 @@ install: build ## install contivctl, also as contiv-netctl, contiv-lab, manual p
 	bin/contiv-lab completion bash > '$(SHARE)/bash-completion/completions/contiv-lab'
 
 .PHONY: demo
-demo: packages build ## show the main job: pods on two nodes talk, drift heals, an agent dies
+demo: packages ## show the main job: pods on two nodes talk, drift heals, an agent dies
+	@mkdir -p bin
+	go build -ldflags '$(LDFLAGS)' -o bin/ $(addprefix ./cmd/,contiv-agent contiv-cni contiv-etcd contiv-ksr contiv-lab contivctl)
 	bin/contiv-lab demo
 
+# A test that needs root, for example for network namespaces, skips itself without root. To enforce that, these tests
+# lose the capabilities of root, too, where user namespaces are permitted. The other packages take minutes each: those in test/ run programs, and
+# internal/vswitch/vpp runs the conformance suite.
+UNPRIVILEGED = $(if $(filter 0,$(shell id -u)),$(shell unshare --user true 2>/dev/null && echo "-exec 'unshare --user'"))
+
+.PHONY: test-unit
+test-unit: ## run the tests that need no root and no network namespaces: minutes
+	go test $(UNPRIVILEGED) $$(go list ./... | grep -v -e '^github.com/contiv/contiv/test/' -e '/internal/vswitch/vpp$$') ./test/house
+
 .PHONY: test
-test: packages ## run all tests (as root: they use network namespaces)
+test: test-unit packages ## run test-unit and all other tests (as root: they use network namespaces)
 	cd hack/images && go test ./...
 	cd test/chart && go test ./...
 	go test -timeout 40m ./...
@@ -62,6 +71,8 @@ fuzz: ## run each fuzz target for FUZZ_TIME, with bounded minimisation
 
 E2E_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/contiv
 E2E_RUN ?= .
+# Minor version of Kubernetes, a directory of hack/kubernetes: 1.32, 1.34 or 1.37. Default: the newest.
+E2E_KUBERNETES ?= $(lastword $(sort $(notdir $(patsubst %/go.mod,%,$(wildcard hack/kubernetes/1.*/go.mod)))))
 E2E_VSWITCH ?= kernel
 # kube-proxy, or none: then Contiv translates services.
 E2E_PROXY ?= kube-proxy
@@ -75,12 +86,17 @@ E2E_IMAGE ?=
 # The same for nodes with VPP: the archive with VPP that make images made of its packages.
 E2E_VPP_IMAGE ?=
 
-.PHONY: e2e
-e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
+.PHONY: cluster-programs
+cluster-programs:
+	@hack/packages.sh gcc:build-essential
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
-	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
-	@hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'
-	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' CONTIV_E2E_VPP_IMAGE='$(abspath $(E2E_VPP_IMAGE))' CONTIV_E2E_VALUES='$(E2E_VALUES)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+	@hack/containerd/build.sh '$(E2E_CACHE)/containerd' '$(E2E_CACHE)/debian'
+	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes/$(E2E_KUBERNETES)' '$(E2E_KUBERNETES)'
+	@hack/coredns/build.sh '$(E2E_CACHE)/kubernetes/$(E2E_KUBERNETES)'
+
+.PHONY: e2e
+e2e: packages build cluster-programs ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
+	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_KUBERNETES='$(E2E_KUBERNETES)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' CONTIV_E2E_VPP_IMAGE='$(abspath $(E2E_VPP_IMAGE))' CONTIV_E2E_VALUES='$(E2E_VALUES)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
 IMAGES_CACHE ?= $(E2E_CACHE)/images
 IMAGES_ARCH ?= amd64 arm64
@@ -101,7 +117,7 @@ VPP_RUN ?= .
 .PHONY: test-vpp
 test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VPP_BIN=/usr/bin/vpp
 	@[[ -x "$${VPP_BIN:-}" ]] || { echo "VPP_BIN must name the program of VPP 25.10, with vppctl beside it: make test-vpp VPP_BIN=/usr/bin/vpp"; exit 1; }
-	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 40m -run '$(VPP_RUN)' ./vswitch/vpp/... ./cmd/contiv-init
+	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 40m -run '$(VPP_RUN)' ./internal/vswitch/vpp/... ./cmd/contiv-init
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/hostile
 	VPP_BIN="$$VPP_BIN" go test -count=1 -v -timeout 20m -run '$(VPP_RUN)' ./test/vpp
 	VPP_BIN="$$VPP_BIN" go test -count=1 -timeout 20m -run 'TestVPP$$' ./test/calico
@@ -119,7 +135,7 @@ VM_OPTIONAL ?=
 .PHONY: test-vm
 test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/design/kernels.md
 	@if hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils ipvsadm:ipvsadm && hack/kernels.sh '$(VM_CACHE)' $(VM_KERNELS); then \
-		jobs='$(VM_JOBS)'; if [[ cluster =~ $$jobs ]]; then hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'; hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'; hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'; fi; \
+		jobs='$(VM_JOBS)'; if [[ cluster =~ $$jobs ]]; then $(MAKE) cluster-programs; fi; \
 		set -x; \
 		CONTIV_VM_CACHE='$(VM_CACHE)' CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_VM_KERNELS='$(VM_KERNELS)' CONTIV_VM_JOBS='$(VM_JOBS)' CONTIV_VM_TESTS='$(VM_TESTS)' go test -count=1 -v -timeout 0 ./test/vm $(if $(VM_UPDATE),-update); \
 	else \
@@ -147,6 +163,10 @@ vulncheck: ## look for known vulnerabilities that our code reaches: make vulnche
 .PHONY: bench-once
 bench-once: packages ## run all benchmarks once, in small, so that they keep working; those of VPP need VPP_BIN
 	go test -short -run '^$$' -bench . -benchtime 1x $$(git grep -l '^func Benchmark' -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+
+.PHONY: bench-datapath
+bench-datapath: packages ## compare the packets of pods with networks made by hand: half an hour, on an idle machine
+	go test -run '^$$' -bench Datapath -benchtime 1x -timeout 2h -v ./test/datapath
 
 .PHONY: bench
 bench: ## run the benchmarks; print what the scheduler's must reach, and reach

@@ -11,9 +11,9 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/rpc"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/etcd"
 	"google.golang.org/protobuf/encoding/protojson"
 )
 

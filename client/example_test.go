@@ -13,9 +13,9 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/client"
 	"github.com/contiv/contiv/client/clienttest"
-	"github.com/contiv/contiv/etcdserver"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store/etcd"
 )
 
 var uplink = &vpp_interfaces.Interface{

@@ -13,8 +13,8 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/rpc"
 	"github.com/contiv/contiv/api/ligato/generic"
+	"github.com/contiv/contiv/internal/lib/parallel"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/parallel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"

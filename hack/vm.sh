@@ -13,8 +13,8 @@
 #
 # The conformance suite of the kernel vswitch, with all kinds of devices:
 #
-#   go test -c -o /var/tmp/kernel.test ./vswitch/kernel
-#   cd vswitch/kernel; ../../hack/vm.sh DIR /var/tmp/kernel.test -test.v -test.run "Conformance/links|Bond|WireGuard"
+#   go test -c -o /var/tmp/kernel.test ./internal/vswitch/kernel
+#   cd internal/vswitch/kernel; ../../../hack/vm.sh DIR /var/tmp/kernel.test -test.v -test.run "Conformance/links|Bond|WireGuard"
 set -eu
 [ $# -ge 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 dir=$(realpath "$1"); shift

@@ -24,7 +24,7 @@ import (
 // The result does not depend on the order of the requests. Each step is linear in the visited
 // values and dependencies. Step 2 repeats once per level of nested derivation.
 type cycle struct {
-	x    *exec
+	v    *view
 	root *node
 	// viaExisting: the root exists, so its cycle leads through available values.
 	viaExisting bool
@@ -66,28 +66,28 @@ type need struct {
 	stages map[int]*vertex
 }
 
-func newCycle(x *exec, root *node) *cycle {
-	return &cycle{x: x, root: root, viaExisting: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
+func newCycle(v *view, root *node) *cycle {
+	return &cycle{v: v, root: root, viaExisting: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
 }
 
 // isSupported reports whether the dependencies of an existing value would be met without the values
 // that depend on it. If the value is unavailable, the missing part of its cycle counts as created.
-func (x *exec) isSupported(n *node) bool {
+func (v *view) isSupported(n *node) bool {
 	if len(n.deps) == 0 {
 		return true
 	}
-	needed := func(key string) bool { return x.g.HasNeeders(key) }
-	if x.cycleCache.isSupported(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived(), needed) {
+	needed := func(key string) bool { return v.g.HasNeeders(key) }
+	if v.cycleCache.isSupported(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived(), needed) {
 		return true
 	}
-	c := newCycle(x, n)
+	c := newCycle(v, n)
 	c.onlyExisting = !n.is(broken)
 	root := c.collect()
 	c.addStages(root)
 	if c.onlyExisting {
 		for key, m := range c.members {
 			if m.stage > 0 && m.n.available() {
-				x.cycleCache.setSupported(key)
+				v.cycleCache.setSupported(key)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (c *cycle) ready() bool {
 		if root.stage == 0 {
 			for key, m := range c.members {
 				if m.stage == 0 && !m.excluded { // excluded members may still be ready themselves
-					c.x.cycleCache.store(key, false)
+					c.v.cycleCache.store(key, false)
 				}
 			}
 			return false
@@ -121,7 +121,7 @@ func (c *cycle) ready() bool {
 	}
 	for key, m := range c.members {
 		if m.scc == root.scc {
-			c.x.cycleCache.store(key, ready)
+			c.v.cycleCache.store(key, ready)
 		}
 	}
 	return ready
@@ -169,7 +169,7 @@ func (c *cycle) collect() *member {
 	for ; len(queue) > 0; queue = queue[1:] {
 		m := queue[0]
 		if m.n.base() != "" {
-			base := c.x.get(m.n.base())
+			base := c.v.get(m.n.base())
 			switch {
 			case base == nil || base != c.root && !base.available() && (c.onlyExisting || !c.mayExist(base)):
 				m.excluded = true
@@ -180,7 +180,7 @@ func (c *cycle) collect() *member {
 		if m.n.want == nil {
 			continue // obtained or discovered: it does not depend on anything
 		}
-		if c.onlyExisting && m != root && c.x.hasUnmet(m.n) {
+		if c.onlyExisting && m != root && c.v.hasUnmet(m.n) {
 			continue // it will be deleted, and the root checked again
 		}
 		deps := m.n.wantedDeps()
@@ -213,8 +213,8 @@ func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 	d := &need{}
 	met := false
 	var found []*node
-	c.x.candidates(dep, func(t *node) bool {
-		met = t.available() && (!c.viaExisting || c.x.isUnconditional(t))
+	c.v.candidates(dep, func(t *node) bool {
+		met = t.available() && (!c.viaExisting || c.v.isUnconditional(t))
 		found = append(found, t)
 		return !met
 	})
@@ -235,11 +235,11 @@ func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 }
 
 // isUnconditional reports whether the value is available and neither it nor its base value has dependencies.
-func (x *exec) isUnconditional(n *node) bool {
+func (v *view) isUnconditional(n *node) bool {
 	if n == nil || !n.available() || len(n.deps) > 0 {
 		return false
 	}
-	return n.base() == "" || x.isUnconditional(x.get(n.base()))
+	return n.base() == "" || v.isUnconditional(v.get(n.base()))
 }
 
 func (c *cycle) member(n *node) (_ *member, known bool) {
@@ -257,14 +257,14 @@ func (c *cycle) mayExist(n *node) bool {
 	if n.want == nil || n.is(deleting) {
 		return false
 	}
-	if !n.available() && c.x.scope.get(n.baseKey()) == upcoming {
+	if !n.available() && c.v.scope.get(n.baseKey()) == upcoming {
 		return false // its request may still change
 	}
 	switch n.State() {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
 		return n.have != nil && !n.is(unknown) // once deleted, it is not created again
 	case pb.ValueState_FAILED, pb.ValueState_RETRYING:
-		return n.available() || !n.is(invalid) && (n.info() == nil || n.info().seq != c.x.seq)
+		return n.available() || !n.is(invalid) && (n.info() == nil || n.info().seq != c.v.seq)
 	}
 	return true
 }
@@ -379,5 +379,67 @@ func (c *cycle) popComponent(v *vertex) {
 		if last == v {
 			return
 		}
+	}
+}
+
+// cycleCache caches the results of cycle analyses. One analysis decides for all values that it visits
+// for the same reason:
+//
+//   - A positive result (ready, supported) holds until a value is deleted, fails, or gets other
+//     dependencies.
+//   - A negative result (notReady) also ends when a value becomes available.
+type cycleCache struct {
+	supported, ready, notReady map[string]struct{}
+}
+
+func (v *cycleCache) reset() {
+	clear(v.supported)
+	clear(v.ready)
+	clear(v.notReady)
+}
+
+// invalidateNotReady drops the results that may change when a value becomes available or may be created.
+func (v *cycleCache) invalidateNotReady() {
+	if len(v.notReady) > 0 {
+		clear(v.notReady)
+	}
+}
+
+// invalidate drops the results that may change when a value is lost or will not be created.
+func (v *cycleCache) invalidate() {
+	if len(v.supported)+len(v.ready)+len(v.notReady) > 0 {
+		v.reset()
+	}
+}
+
+func (v *cycleCache) isSupported(key string) bool {
+	_, ok := v.supported[key]
+	return ok
+}
+
+func (v *cycleCache) setSupported(key string) {
+	if v.supported == nil {
+		v.supported = map[string]struct{}{}
+	}
+	v.supported[key] = struct{}{}
+}
+
+// lookup returns the cached result for a PENDING value.
+func (v *cycleCache) lookup(key string) (ready, known bool) {
+	if _, ready = v.ready[key]; ready {
+		return true, true
+	}
+	_, known = v.notReady[key]
+	return false, known
+}
+
+func (v *cycleCache) store(key string, ready bool) {
+	if v.ready == nil {
+		v.ready, v.notReady = map[string]struct{}{}, map[string]struct{}{}
+	}
+	if ready {
+		v.ready[key] = struct{}{}
+	} else {
+		v.notReady[key] = struct{}{}
 	}
 }

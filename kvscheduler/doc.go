@@ -64,6 +64,9 @@
 // Package record defines the records of transactions, package graph the persistent graph of values.
 // Packages inspect and diagram present records and snapshots.
 //
-// exec*.go process one value and its surroundings, run.go the types of transactions, refresh.go reads the
-// southbound, and ready.go and cycle.go decide whether dependencies are met.
+// A transaction is executed by five types: view holds its versions of the values (view.go) and decides
+// whether dependencies are met (ready.go, cycle.go); runner applies the values that its type of
+// transaction requires (run.go); exec processes one value and its surroundings (exec*.go, stage.go);
+// refresh reads the southbound (refresh.go); reversal undoes a transaction that failed (reversal.go).
+// opLog keeps the operations for the record (oplog.go).
 package kvscheduler

@@ -105,10 +105,10 @@ func (d *drift) end() {
 }
 
 // driftKeys returns the base keys of the given keys, as far as the northbound requests them.
-func (x *exec) driftKeys(keys []string) []string {
+func (v *view) driftKeys(keys []string) []string {
 	var requested []string
-	for _, key := range x.baseKeys(keys) {
-		if n := x.get(key); n != nil && n.want != nil && !n.is(fromSB) {
+	for _, key := range v.baseKeys(keys) {
+		if n := v.get(key); n != nil && n.want != nil && !n.is(fromSB) {
 			requested = append(requested, key)
 		}
 	}

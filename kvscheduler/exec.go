@@ -25,23 +25,14 @@ import (
 //
 // Derived values are deleted before their base value and created after it.
 type exec struct {
-	reg        *registry
+	view
+	opLog
 	caller     *caller // nil in a dry run
 	reader     *caller // reads the southbound in a dry run
 	formerKeys *formerKeys
 	log        *slog.Logger
-	g          *graph.Graph[*node]
-	epoch      uint64
-	seq        uint64
-	job        *job
 
-	recording   bool
-	ops         []RecordedOp
-	reads       []RecordedRetrieve
-	replacedOps int      // ops that a later one replaced
-	changes     []change // in the order of the first change
-	applyOrder  []string // the applied base keys in order, if a revert is possible
-	*keySets
+	applyOrder    []string // the applied base keys in order, if a revert is possible
 	recheckQueue  []string
 	reread        refresh          // availability that changed because values were read back
 	pendingStages []pendingStage   // operations that are prepared but not committed
@@ -53,8 +44,7 @@ type exec struct {
 
 	lastUnequal [2]proto.Message // the last two values that turned out unequal
 
-	gains              int // number of values that became available
-	reverting          bool
+	gains              int      // number of values that became available
 	abort              bool     // a failure triggered the revert
 	recheckAfterDelete []string // keys to check after the current deletion
 	releasing          string   // base key that a revert returns to OBTAINED
@@ -87,40 +77,6 @@ func priorOf(n *node) prior {
 		v = n.want
 	}
 	return prior{n.State(), v, n.err(), n.available()}
-}
-
-// get returns the node or nil. The node is immutable: see mutable.
-func (x *exec) get(key string) *node {
-	n, _ := x.g.Get(key)
-	return n
-}
-
-// mutable returns the version of the node that this transaction may change.
-func (x *exec) mutable(n *node) *node {
-	if n.epoch == x.epoch {
-		return n
-	}
-	c := *n
-	c.epoch, c.txn, c.op = x.epoch, x.seq, -1
-	x.g.Set(&c)
-	x.changes = append(x.changes, change{n, &c})
-	return &c
-}
-
-func (x *exec) add(key string) *node {
-	n := &node{key: key, epoch: x.epoch, txn: x.seq, op: -1}
-	x.g.Set(n)
-	x.changes = append(x.changes, change{nil, n})
-	return n
-}
-
-func (x *exec) drop(n *node) {
-	n = x.mutable(n)
-	x.setDeps(n, nil)
-	x.cycleCache.invalidate()
-	x.g.Delete(n.key)
-	n.setState(pb.ValueState_NONEXISTENT)
-	n.want, n.have = nil, nil
 }
 
 // apply sets the requested value of a base key; nil requests its deletion. n is the node of the
@@ -168,55 +124,6 @@ func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, e
 	return n, p, nil
 }
 
-// takeOwnership turns an OBTAINED value and its derived values into requested ones.
-func (x *exec) takeOwnership(n *node) {
-	n.clear(fromSB)
-	x.setDepsOfExisting(n)
-	for _, key := range n.derived() {
-		if d := x.get(key); d != nil && d.is(fromSB) {
-			d = x.mutable(d)
-			d.want = nil
-			d.clear(fromSB)
-			d.setState(pb.ValueState_DISCOVERED)
-			x.setDepsOfExisting(d)
-		}
-	}
-}
-
-// setDepsOfExisting sets the dependencies of the existing version of the value.
-func (x *exec) setDepsOfExisting(n *node) {
-	if deps, err := n.desc.dependencies(n.key, n.have); err == nil {
-		x.setDeps(n, deps)
-	}
-}
-
-// storeRetryPolicy stores the retry policy of the transaction in the node.
-func (x *exec) storeRetryPolicy(n *node) {
-	if !x.setsRetryPolicy() || x.reverting {
-		return
-	}
-	if x.job.opts.retry == nil && n.retry() != nil {
-		x.stopRetries(n)
-	}
-	n.setRetry(x.job.opts.retry)
-}
-
-// stopRetries stops the retries of derived values: if the base value fails, they are not reached.
-func (x *exec) stopRetries(base *node) {
-	for _, key := range base.derived() {
-		if d := x.get(key); d != nil && d.State() == pb.ValueState_RETRYING {
-			d = x.mutable(d)
-			d.setState(pb.ValueState_FAILED)
-			d.setInfo(&nodeInfo{err: d.info().err, seq: d.info().seq})
-		}
-	}
-}
-
-// setsRetryPolicy reports whether the transaction determines the retry policy of its values.
-func (x *exec) setsRetryPolicy() bool {
-	return x.job.typ == NBTransaction && (x.job.opts.retry != nil || x.job.opts.resync != DownstreamResync)
-}
-
 // reconcile makes the southbound match a wanted value as far as its dependencies allow.
 func (x *exec) reconcile(n *node, p prior) error {
 	if x.abort {
@@ -237,12 +144,6 @@ func (x *exec) reconcile(n *node, p prior) error {
 		return x.create(n, p, false)
 	}
 	return x.update(n, p)
-}
-
-// failedInTxn reports whether an operation of the value failed in this transaction. Failures before
-// a revert do not count in the revert. INVALID values did not fail, because nothing was tried.
-func (x *exec) failedInTxn(n *node) bool {
-	return n.info() != nil && n.info().err != nil && n.info().seq == x.seq && !x.reverting && !n.is(invalid)
 }
 
 func (x *exec) create(n *node, p prior, recreate bool) error {
@@ -515,55 +416,6 @@ func (x *exec) derivedBeforeTxn(old *node) []KeyValue {
 		}
 	}
 	return parts
-}
-
-// addWantedDeps adds the dependencies of the wanted version to a broken value after its re-creation was
-// stopped. Dependents rely on the wanted version, not on the existing one.
-func (x *exec) addWantedDeps(n *node, deps []Dependency) {
-	if n.is(broken) {
-		x.setDepsKeepingOld(n, deps, n.deps)
-	}
-}
-
-// setDepsKeepingOld sets the dependencies of the wanted version, and keeps the ones of the existing one.
-func (x *exec) setDepsKeepingOld(n *node, deps, before []Dependency) {
-	x.replaceDeps(n, slices.Concat(deps, before), len(before))
-}
-
-func (x *exec) setDeps(n *node, deps []Dependency) { x.replaceDeps(n, deps, 0) }
-
-func (x *exec) replaceDeps(n *node, deps []Dependency, oldCount int) {
-	if len(n.deps) == 0 && len(deps) == 0 {
-		n.deps = nil
-		n.setOldDepCount(0)
-		return
-	}
-	if len(n.oldDeps()) == oldCount && sameTargets(n.deps, deps) {
-		n.deps = deps
-		return
-	}
-	n.setOldDepCount(0) // restored when deps and count match again
-	x.cycleCache.invalidate()
-	for i := range n.deps {
-		d := &n.deps[i]
-		if d.Key != "" {
-			x.g.Unneed(d.Key, n.key)
-		}
-		for _, p := range d.AnyOf.prefixes() {
-			x.g.UnneedPrefix(p, n.key)
-		}
-	}
-	for i := range deps {
-		d := &deps[i]
-		if d.Key != "" {
-			x.g.Need(d.Key, n.key)
-		}
-		for _, p := range d.AnyOf.prefixes() {
-			x.g.NeedPrefix(p, n.key)
-		}
-	}
-	n.deps = deps
-	n.setOldDepCount(oldCount)
 }
 
 var everyKey = []string{""}

@@ -108,10 +108,10 @@ func (x *exec) recheckDeferred(start int) {
 }
 
 // neededByDeleting reports whether a value that is being deleted relies on n.
-func (x *exec) neededByDeleting(n *node) bool {
-	return slices.ContainsFunc(x.g.Needers(nil, n.key), func(key string) bool {
-		d := x.get(key)
-		return d != nil && d != n && d.have != nil && d.is(deleting) && x.reliesOn(d, n)
+func (v *view) neededByDeleting(n *node) bool {
+	return slices.ContainsFunc(v.g.Needers(nil, n.key), func(key string) bool {
+		d := v.get(key)
+		return d != nil && d != n && d.have != nil && d.is(deleting) && v.reliesOn(d, n)
 	})
 }
 
@@ -138,12 +138,12 @@ func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 
 // remainsReady reports whether the dependencies and the base value of n are available and stay so: no
 // deletion in progress will remove them, and their own dependencies are met.
-func (x *exec) remainsReady(n *node) bool {
-	lasts := func(n *node) bool { return n.base() == "" || x.isAvailable(n.base()) }
+func (v *view) remainsReady(n *node) bool {
+	lasts := func(n *node) bool { return n.base() == "" || v.isAvailable(n.base()) }
 	for i := range n.deps {
 		met := false
-		x.candidates(&n.deps[i], func(t *node) bool {
-			met = t.available() && lasts(t) && x.canStay(t)
+		v.candidates(&n.deps[i], func(t *node) bool {
+			met = t.available() && lasts(t) && v.canStay(t)
 			return !met
 		})
 		if !met {
@@ -155,21 +155,21 @@ func (x *exec) remainsReady(n *node) bool {
 
 // blocker returns a value that blocks the deletion of n: an unwanted derived value that still
 // exists, or an existing value that relies on n, or nil.
-func (x *exec) blocker(n *node) *node {
+func (v *view) blocker(n *node) *node {
 	for _, key := range n.derived() {
-		if d := x.get(key); d != nil && d.have != nil && d.want == nil {
+		if d := v.get(key); d != nil && d.have != nil && d.want == nil {
 			return d
 		}
 	}
-	start := len(x.scratch)
-	x.scratch = x.g.Needers(x.scratch, n.key)
-	defer func() { x.scratch = x.scratch[:start] }()
-	for _, key := range x.scratch[start:] {
-		d := x.get(key)
-		if d == nil || d == n || d.have == nil || d.is(fromSB|deleting) || x.inProgress.get(key) == operating {
+	start := len(v.scratch)
+	v.scratch = v.g.Needers(v.scratch, n.key)
+	defer func() { v.scratch = v.scratch[:start] }()
+	for _, key := range v.scratch[start:] {
+		d := v.get(key)
+		if d == nil || d == n || d.have == nil || d.is(fromSB|deleting) || v.inProgress.get(key) == operating {
 			continue
 		}
-		if x.reliesOn(d, n) && !x.survivesLoss(d) {
+		if v.reliesOn(d, n) && !v.survivesLoss(d) {
 			return d
 		}
 	}
@@ -178,19 +178,19 @@ func (x *exec) blocker(n *node) *node {
 
 // survivesLoss reports whether the value may keep existing because a member of its cycle will replace
 // the dependency that it loses.
-func (x *exec) survivesLoss(d *node) bool {
-	return d.want != nil && !d.is(broken|unknown) && !hasFailed(d) && x.canStay(d)
+func (v *view) survivesLoss(d *node) bool {
+	return d.want != nil && !d.is(broken|unknown) && !hasFailed(d) && v.canStay(d)
 }
 
 // reliesOn reports whether n satisfies a dependency of d that no other existing value satisfies.
-func (x *exec) reliesOn(d, n *node) bool {
-	return slices.ContainsFunc(d.deps, func(dep Dependency) bool { return dep.matches(n.key) && !x.hasAlternative(&dep, n) })
+func (v *view) reliesOn(d, n *node) bool {
+	return slices.ContainsFunc(d.deps, func(dep Dependency) bool { return dep.matches(n.key) && !v.hasAlternative(&dep, n) })
 }
 
 // hasAlternative reports whether an existing value other than n satisfies the dependency, even if it
 // has failed.
-func (x *exec) hasAlternative(d *Dependency, n *node) bool {
-	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(deleting) })
+func (v *view) hasAlternative(d *Dependency, n *node) bool {
+	return v.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(deleting) })
 }
 
 // phase is the progress of a value that is being processed further up the call stack.
@@ -204,14 +204,14 @@ const (
 	followingUp
 )
 
-func (x *exec) isInProgress(key string) bool { return x.inProgress.get(key) != noPhase }
+func (v *view) isInProgress(key string) bool { return v.inProgress.get(key) != noPhase }
 
 // restorePhase ends a nested processing of the value.
-func (x *exec) restorePhase(key string, outer phase) {
+func (v *view) restorePhase(key string, outer phase) {
 	if outer == noPhase {
-		x.inProgress.delete(key)
+		v.inProgress.delete(key)
 	} else {
-		x.inProgress.set(key, outer)
+		v.inProgress.set(key, outer)
 	}
 }
 
@@ -287,11 +287,11 @@ func (x *exec) cancelDelete(n *node, p prior, why purpose, holder *node) error {
 
 // keepsItsDeps reports whether the dependencies of an existing value exist, or will be created again
 // together with it.
-func (x *exec) keepsItsDeps(n *node) bool {
+func (v *view) keepsItsDeps(n *node) bool {
 	if n.want == nil {
-		return !x.hasUnmet(n)
+		return !v.hasUnmet(n)
 	}
-	return x.canStay(n)
+	return v.canStay(n)
 }
 
 func (x *exec) deleteAllDerived(n *node) error {

@@ -47,8 +47,8 @@ func (n *node) wantedNeeds(key string) bool {
 	return slices.ContainsFunc(n.wantedDeps(), func(d Dependency) bool { return d.matches(key) })
 }
 
-func (x *exec) isAvailable(key string) bool {
-	n := x.get(key)
+func (v *view) isAvailable(key string) bool {
+	n := v.get(key)
 	return n != nil && n.available()
 }
 
@@ -189,34 +189,34 @@ func (x *exec) settle() {
 }
 
 // isUnblocked reports whether the operation of the value was blocked and is not any longer.
-func (x *exec) isUnblocked(key string) bool {
-	n := x.get(key)
-	return n != nil && n.info() != nil && n.info().blockedBy != "" && n.info().seq == x.seq && !x.stillBlocks(n.info().blockedBy, n)
+func (v *view) isUnblocked(key string) bool {
+	n := v.get(key)
+	return n != nil && n.info() != nil && n.info().blockedBy != "" && n.info().seq == v.seq && !v.stillBlocks(n.info().blockedBy, n)
 }
 
 // stillBlocks reports whether the value with the key still blocks the operation of n, or another value
 // would block a re-creation.
-func (x *exec) stillBlocks(key string, n *node) bool {
-	d := x.get(key)
-	return d != nil && d.have != nil && hasFailed(d) && (d.base() == n.key || x.reliesOn(d, n)) ||
-		n.info().recreate && x.deletionWouldFail(n)
+func (v *view) stillBlocks(key string, n *node) bool {
+	d := v.get(key)
+	return d != nil && d.have != nil && hasFailed(d) && (d.base() == n.key || v.reliesOn(d, n)) ||
+		n.info().recreate && v.deletionWouldFail(n)
 }
 
 // deletionWouldFail reports whether deleting n requires a deletion that failed in this transaction. Repeating a re-creation would then delete and restore the same values forever.
-func (x *exec) deletionWouldFail(n *node) bool {
+func (v *view) deletionWouldFail(n *node) bool {
 	going := map[string]bool{n.key: true}
 	stays := func(t *node) bool { return t.have != nil && !going[t.key] }
 	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
-		for _, key := range append(x.g.Needers(nil, queue[0].key), queue[0].derived()...) {
-			d := x.get(key)
+		for _, key := range append(v.g.Needers(nil, queue[0].key), queue[0].derived()...) {
+			d := v.get(key)
 			if d == nil || d.have == nil || d.is(fromSB) || going[key] {
 				continue
 			}
-			lost := func(dep Dependency) bool { return !x.satisfied(&dep, stays) }
+			lost := func(dep Dependency) bool { return !v.satisfied(&dep, stays) }
 			if !going[d.base()] && !slices.ContainsFunc(d.deps, lost) {
 				continue
 			}
-			if x.failedInTxn(d) && d.lastOperation() == pb.TxnOperation_DELETE && d.info().blockedBy == "" {
+			if v.failedInTxn(d) && d.lastOperation() == pb.TxnOperation_DELETE && d.info().blockedBy == "" {
 				return true
 			}
 			going[key] = true
@@ -227,14 +227,14 @@ func (x *exec) deletionWouldFail(n *node) bool {
 }
 
 // blockingCycle returns the values that block n and each other, starting with n, or nil.
-func (x *exec) blockingCycle(n *node) []*node {
+func (v *view) blockingCycle(n *node) []*node {
 	ring := []*node{n}
 	for {
-		next := x.get(ring[len(ring)-1].info().blockedBy)
+		next := v.get(ring[len(ring)-1].info().blockedBy)
 		switch {
 		case next == n:
 			return ring
-		case next == nil || next.info() == nil || next.info().blockedBy == "" || next.info().seq != x.seq || slices.Contains(ring, next):
+		case next == nil || next.info() == nil || next.info().blockedBy == "" || next.info().seq != v.seq || slices.Contains(ring, next):
 			return nil
 		}
 		ring = append(ring, next)

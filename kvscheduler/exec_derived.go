@@ -79,8 +79,8 @@ func derivedKeys(values []KeyValue) []string {
 	return keys
 }
 
-// deleteObsoleteDerived deletes the derived values that are not among the given ones. Absent values
-// are removed first, so that no other value relies on them.
+// deleteObsoleteDerived deletes the derived values of base that are not in derived, which is sorted.
+// Values that do not exist are removed first, because they could be created while others are deleted.
 func (x *exec) deleteObsoleteDerived(base *node, derived []KeyValue) error {
 	var errs error
 	for _, all := range []bool{false, true} {

@@ -262,27 +262,6 @@ func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
 	return pb.ValueState_RETRYING
 }
 
-// retryPolicy returns the retry policy of the value, or nil. Derived values inherit the policy of their
-// base value. In a revert, the policy of the transaction takes precedence.
-func (x *exec) retryPolicy(n *node) *Retry {
-	switch x.scope.get(n.baseKey()) {
-	case applied, skippedByRevert:
-		if x.reverting && x.job.opts.retry != nil {
-			return x.job.opts.retry
-		}
-	case upcoming:
-		if x.setsRetryPolicy() {
-			return x.job.opts.retry
-		}
-	}
-	if n.base() != "" {
-		if base := x.get(n.base()); base != nil {
-			return base.retry()
-		}
-	}
-	return n.retry()
-}
-
 // delay returns the time before the given attempt; attempts start at 1.
 func (r *Retry) delay(attempt int) time.Duration {
 	const longest = 24 * time.Hour
@@ -329,6 +308,12 @@ func (x *exec) addError(key string, op pb.TxnOperation, err error) error {
 	return err
 }
 
+// nodeBefore returns the node before the transaction, or nil.
+func (x *exec) nodeBefore(key string) *node {
+	old, _ := x.beforeTxn.Get(key)
+	return old
+}
+
 // triggersRevert reports whether a failure of the value reverts the transaction: if the transaction
 // requests the value, or the value was available before.
 func (x *exec) triggersRevert(key string) bool {
@@ -342,8 +327,7 @@ func (x *exec) triggersRevert(key string) bool {
 // opFlags are the flags of a recorded operation that cannot be computed from the node.
 type opFlags struct{ noop, recreate bool }
 
-// recordOp records an operation. It replaces an earlier operation of the value that was only an
-// intermediate step.
+// recordOp records an operation.
 func (x *exec) recordOp(n *node, p prior, op pb.TxnOperation, as opFlags) {
 	if !x.recording {
 		n.op = 0 // marks that an operation was executed
@@ -364,34 +348,7 @@ func (x *exec) recordOp(n *node, p prior, op pb.TxnOperation, as opFlags) {
 	if x.caller != nil && !as.noop && n.desc != nil && !n.is(fromSB) {
 		r.Duration, x.caller.last = x.caller.last, 0
 	}
-	if n.op >= 0 {
-		switch last := &x.ops[n.op]; {
-		case last.IsRevert != r.IsRevert:
-		case op == pb.TxnOperation_CREATE && last.NOOP && last.Operation == op && last.NewState == pb.ValueState_PENDING:
-			r.PrevState, r.PrevValue, r.PrevErr = last.PrevState, last.PrevValue, last.PrevErr
-			*last = RecordedOp{}
-			x.replacedOps++
-		case op == pb.TxnOperation_DELETE && as.noop && last.Operation == op && last.NewState == pb.ValueState_PENDING:
-			last.NewState = r.NewState
-			return
-		}
-	}
-	n.op = int32(len(x.ops))
-	x.ops = append(x.ops, r)
-}
-
-// executedOps returns the recorded operations that were not replaced.
-func (x *exec) executedOps() []RecordedOp {
-	if x.replacedOps == 0 {
-		return x.ops
-	}
-	ops := make([]RecordedOp, 0, len(x.ops)-x.replacedOps)
-	for i := range x.ops {
-		if x.ops[i].Key != "" {
-			ops = append(ops, x.ops[i])
-		}
-	}
-	return ops
+	n.op = x.addOp(r, n.op)
 }
 
 func (x *exec) storeMetadata(n *node) {

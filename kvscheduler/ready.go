@@ -11,33 +11,33 @@ import (
 //
 // A dependency is met if a matching value is available. The members of a cycle of dependencies that
 // wait only for each other become ready together: see cycle.
-func (x *exec) unmet(n *node) []string {
-	if !x.mustWait(n) {
+func (v *view) unmet(n *node) []string {
+	if !v.mustWait(n) {
 		return nil
 	}
-	return x.unmetLabels(n)
+	return v.unmetLabels(n)
 }
 
 // mustWait reports whether n has unmet dependencies and may not exist. It is unmet without the
 // labels.
-func (x *exec) mustWait(n *node) bool {
-	if !x.hasUnmet(n) {
+func (v *view) mustWait(n *node) bool {
+	if !v.hasUnmet(n) {
 		return false
 	}
-	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.oldDeps(), func(d Dependency) bool { return !x.met(&d) }) {
+	if !v.g.HasNeeders(n.key) || slices.ContainsFunc(n.oldDeps(), func(d Dependency) bool { return !v.met(&d) }) {
 		return true // a future cycle does not help the existing version
 	}
-	ready, known := x.cycleCache.lookup(n.key)
+	ready, known := v.cycleCache.lookup(n.key)
 	if !known {
-		ready = newCycle(x, n).ready()
+		ready = newCycle(v, n).ready()
 	}
 	return !ready
 }
 
 // hasUnmet reports whether no available value satisfies one of the dependencies of n.
-func (x *exec) hasUnmet(n *node) bool {
+func (v *view) hasUnmet(n *node) bool {
 	for i := range n.deps {
-		if !x.met(&n.deps[i]) {
+		if !v.met(&n.deps[i]) {
 			return true
 		}
 	}
@@ -45,10 +45,10 @@ func (x *exec) hasUnmet(n *node) bool {
 }
 
 // unmetLabels returns the labels of the dependencies of n that no available value satisfies.
-func (x *exec) unmetLabels(n *node) []string {
+func (v *view) unmetLabels(n *node) []string {
 	var labels []string
 	for i := range n.deps {
-		if !x.met(&n.deps[i]) {
+		if !v.met(&n.deps[i]) {
 			labels = append(labels, n.depLabel(i))
 		}
 	}
@@ -56,11 +56,11 @@ func (x *exec) unmetLabels(n *node) []string {
 }
 
 // canStay reports whether an existing value may keep existing.
-func (x *exec) canStay(n *node) bool {
-	if !x.hasUnmet(n) {
-		return x.isSupported(n)
+func (v *view) canStay(n *node) bool {
+	if !v.hasUnmet(n) {
+		return v.isSupported(n)
 	}
-	return !x.mustWait(n)
+	return !v.mustWait(n)
 }
 
 // depLabel returns the label of a dependency, with its target appended if the label is not unique.
@@ -86,31 +86,31 @@ func (d *Dependency) target() string {
 	return text
 }
 
-func (x *exec) met(d *Dependency) bool {
-	return x.satisfied(d, func(n *node) bool { return n.available() })
+func (v *view) met(d *Dependency) bool {
+	return v.satisfied(d, func(n *node) bool { return n.available() })
 }
 
 // satisfied reports whether a matching value is good. It first tries the value that satisfied the
 // prefix last, because most values with a prefix may be gone.
-func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
+func (v *view) satisfied(d *Dependency, good func(n *node) bool) bool {
 	if d.Key != "" {
-		n, ok := x.g.Get(d.Key)
+		n, ok := v.g.Get(d.Key)
 		return ok && good(n)
 	}
 	prefixes := d.AnyOf.prefixes()
 	for _, p := range prefixes {
-		if key, ok := x.provider(p); ok {
-			if n, ok := x.g.Get(key); ok && good(n) && d.AnyOf.selects(key) {
+		if key, ok := v.provider(p); ok {
+			if n, ok := v.g.Get(key); ok && good(n) && d.AnyOf.selects(key) {
 				return true
 			}
 		}
 	}
 	found := false
-	x.candidates(d, func(n *node) bool {
+	v.candidates(d, func(n *node) bool {
 		if found = good(n); found {
 			for _, p := range prefixes {
-				if x.keySets != nil && strings.HasPrefix(n.key, p) {
-					x.providers[p] = n.key
+				if v.keySets != nil && strings.HasPrefix(n.key, p) {
+					v.providers[p] = n.key
 				}
 			}
 		}
@@ -120,9 +120,9 @@ func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
 }
 
 // provider returns the key that satisfied an AnyOf with the prefix last.
-func (x *exec) provider(prefix string) (key string, ok bool) {
-	if x.keySets != nil {
-		key, ok = x.providers[prefix]
+func (v *view) provider(prefix string) (key string, ok bool) {
+	if v.keySets != nil {
+		key, ok = v.providers[prefix]
 	}
 	return key, ok
 }
@@ -135,16 +135,16 @@ func (d *Dependency) matches(key string) bool {
 }
 
 // candidates visits the values that match the dependency until visit returns false.
-func (x *exec) candidates(d *Dependency, visit func(n *node) bool) {
+func (v *view) candidates(d *Dependency, visit func(n *node) bool) {
 	if d.Key != "" {
-		if n, ok := x.g.Get(d.Key); ok {
+		if n, ok := v.g.Get(d.Key); ok {
 			visit(n)
 		}
 		return
 	}
 	more := true
 	for _, p := range d.AnyOf.prefixes() {
-		x.g.Ascend(p, func(key string, n *node) bool {
+		v.g.Ascend(p, func(key string, n *node) bool {
 			if d.AnyOf.selects(key) {
 				more = visit(n)
 			}

@@ -14,11 +14,11 @@ import (
 // Snapshot is an immutable view of all values at one moment. It is cheap to create, and safe for
 // concurrent use.
 type Snapshot struct {
-	x *exec
+	x *view
 }
 
 func (s *Scheduler) snapshotOf(g *graph.Graph[*node]) Snapshot {
-	return Snapshot{&exec{g: g, keySets: &keySets{}, reg: s.registry.Load()}}
+	return Snapshot{&view{g: g, keySets: &keySets{}, reg: s.registry.Load()}}
 }
 
 // Snapshot returns the values after the last transaction.
@@ -182,7 +182,7 @@ func (n *node) snapshot() *ValueSnapshot {
 }
 
 // matching returns existing keys that match the AnyOf dependencies of the value, at most 16 for each.
-func (x *exec) matching(n *node) []Need {
+func (v *view) matching(n *node) []Need {
 	const some = 16
 	var found []Need
 	for i := range n.deps {
@@ -191,7 +191,7 @@ func (x *exec) matching(n *node) []Need {
 			continue
 		}
 		left := some
-		x.candidates(d, func(t *node) bool {
+		v.candidates(d, func(t *node) bool {
 			found = append(found, Need{Label: n.depLabel(i), Target: t.key})
 			left--
 			return left > 0

@@ -74,12 +74,12 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 }
 
 // compare returns the wanted and the read version of a value, and whether they differ.
-func (x *exec) compare(old *node) (Difference, bool) {
+func (v *view) compare(old *node) (Difference, bool) {
 	d := Difference{Key: old.key, Want: old.want, State: old.State()}
 	if old.is(fromSB) {
 		d.Want = old.have
 	}
-	if n := x.get(old.key); n != nil {
+	if n := v.get(old.key); n != nil {
 		d.Have = n.have
 	}
 	settled := old.State() == pb.ValueState_CONFIGURED || old.State() == pb.ValueState_OBTAINED

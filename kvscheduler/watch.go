@@ -76,9 +76,9 @@ func (s *Scheduler) publish(x *exec) {
 }
 
 // changedStatuses returns the changed statuses of base values, sorted by key.
-func (x *exec) changedStatuses(g *graph.Graph[*node]) []*pb.BaseValueStatus {
+func (v *view) changedStatuses(g *graph.Graph[*node]) []*pb.BaseValueStatus {
 	bases := map[string]bool{}
-	for _, c := range x.changes {
+	for _, c := range v.changes {
 		if c.old == nil || c.removesNode() || c.old.state != c.new.state || c.old.lastOp != c.new.lastOp ||
 			message(c.old.err()) != message(c.new.err()) || !slices.Equal(c.old.details(), c.new.details()) {
 			bases[c.new.baseKey()] = true

@@ -45,10 +45,9 @@ func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
 func (s *Scheduler) newExec(j *job) *exec {
 	s.epoch++
 	s.exec = exec{
-		reg: s.registry.Load(), caller: s.caller, formerKeys: s.formerKeys, log: s.log,
-		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
-		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
-		keySets:   s.emptySets(),
+		view:   view{reg: s.registry.Load(), g: s.graph, keySets: s.emptySets(), epoch: s.epoch, seq: s.nextSeq, job: j},
+		opLog:  opLog{recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification},
+		caller: s.caller, formerKeys: s.formerKeys, log: s.log,
 	}
 	return &s.exec
 }
@@ -59,7 +58,7 @@ type keySets struct {
 	inProgress smallMap[phase]     // keys that are being processed further up the call stack
 	toReadBack map[string]struct{} // base keys to be read back
 	scratch    []string
-	// providers are the keys that satisfied an AnyOf last, by prefix.
+	// providers remembers, by prefix, the key that last satisfied an AnyOf, and is tried first.
 	providers  map[string]string
 	cycleCache cycleCache
 	rechecks   map[string]recheckState // keys in recheckQueue, and how often they were checked
@@ -144,7 +143,7 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 	var err error
 	func() {
 		defer caught(&err, "kvscheduler", "engine")
-		x.run()
+		runner{x}.run()
 	}()
 	if err != nil {
 		log.Error("transaction panicked", "seq", x.seq, "error", err)
@@ -156,12 +155,12 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 
 // stillNeeded reports whether a job that the scheduler queued itself has anything left to do.
 func (s *Scheduler) stillNeeded(j *job) bool {
-	x := &exec{keySets: &keySets{}, g: s.graph, reg: s.registry.Load(), job: j}
+	v := &view{keySets: &keySets{}, g: s.graph, reg: s.registry.Load(), job: j}
 	switch {
 	case j.typ == RetryFailedOps:
-		return len(j.retryValues(x)) > 0
+		return len(j.retryValues(v)) > 0
 	case j.typ == RetryUnimplOps:
-		return len(x.newlyImplemented()) > 0
+		return len(v.newlyImplemented()) > 0
 	default:
 		reason, all, keys := s.drift.drain()
 		j.drift = reason
@@ -170,7 +169,7 @@ func (s *Scheduler) stillNeeded(j *job) bool {
 			j.opts.retry = &DefaultRetry
 			return true
 		}
-		j.opts.keys = x.driftKeys(keys)
+		j.opts.keys = v.driftKeys(keys)
 		return len(j.opts.keys) > 0
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -122,12 +122,24 @@ func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 	return w.unknown, nil
 }
 
-// jsonMistake returns the position of a syntax error, or otherwise the error of protojson without
-// its prefix.
+// named matches the errors of protojson that quote names of fields only.
+var named = regexp.MustCompile(`duplicate field "\w*"|error parsing "\w*", oneof [\w.]+ is already set`)
+
+// place matches the position in an error of protojson.
+var place = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+
+// jsonMistake describes an error of protojson. It quotes no value, which may be a secret.
 func jsonMistake(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	if !errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax) {
-		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
+		what := named.FindString(err.Error())
+		if what == "" {
+			what = "the value does not fit its field"
+		}
+		if at := place.FindStringSubmatch(err.Error()); at != nil {
+			return fmt.Errorf("line %s, column %s: %s", at[1], at[2], what)
+		}
+		return errors.New(what)
 	}
 	if syntax.Error() == "unexpected end of JSON input" {
 		return fmt.Errorf("it is truncated after %d bytes: close all brackets and quotes", len(data))

@@ -60,16 +60,16 @@ func TestDecodingErrors(t *testing.T) {
 	}{
 		{key, `{"name":"tap1","mtuu":1,"tap":{"versoin":2},"nonsense":0}`, []string{
 			`unknown field "mtuu" (did you mean "mtu"?)`, `unknown field "tap.versoin" (did you mean "version"?)`, `unknown field "nonsense"`}},
-		{key, `{"name":"tap1","type":"TAPP","mtuu":1}`, []string{`field "type" cannot be "TAPP" (did you mean "TAP"?)`, `unknown field "mtuu"`}},
-		{key, `{"name":"tap1","rx_modes":[{},{"mode":"QUICK"}]}`, []string{`field "rx_modes[1].mode" cannot be "QUICK", but one of UNKNOWN, POLLING`}},
+		{key, `{"name":"tap1","type":"TAPP","mtuu":1}`, []string{`field "type" has no such value (did you mean "TAP"?)`, `unknown field "mtuu"`}},
+		{key, `{"name":"tap1","rx_modes":[{},{"mode":"QUICK"}]}`, []string{`field "rx_modes[1].mode" must be one of UNKNOWN, POLLING`}},
 		{key, `{"name":"tap1","name":"tap1","mtuu":1}`, []string{"duplicate field", `unknown field "mtuu"`}},
 		{key, `{"name":"tap2","mtuu":1}`, []string{"agree with the key", `unknown field "mtuu"`}},
 		{key, `{"name":"tap1","mtuu":1}}`, []string{"is no JSON"}},
 		{key, `{"name":7,"mtu":"x","enabled":1,"ip_addresses":"10.0.0.1/8","tap":[],"rx_modes":[{"queue":-1},2],"rx_placements":null,"vrf":4294967296}`, []string{
-			"is no JSON of ligato.vpp.interfaces.Interface", `field "name" cannot be 7: give it a text in quotes`, `field "mtu" cannot be "x": give it a whole number`,
-			`field "enabled" cannot be 1: give it true or false`, `field "ip_addresses" is a list: write its items in [ ]`, `field "tap" has fields of its own: write them in { }`,
-			`field "rx_modes[0].queue" cannot be -1: give it a whole number from 0`, `field "rx_modes[1]" has fields of its own`, `field "vrf" cannot be 4294967296`}},
-		{key, `{"name":"tap1","ip_addresses":["10.0.0.1/8",5]}`, []string{`field "ip_addresses[1]" cannot be 5: give it a text in quotes`}},
+			"is no JSON of ligato.vpp.interfaces.Interface", `field "name" must be a text in quotes`, `field "mtu" must be a whole number`,
+			`field "enabled" must be true or false`, `field "ip_addresses" is a list: write its items in [ ]`, `field "tap" has fields of its own: write them in { }`,
+			`field "rx_modes[0].queue" must be a whole number from 0`, `field "rx_modes[1]" has fields of its own`, `field "vrf" must be a whole number`}},
+		{key, `{"name":"tap1","ip_addresses":["10.0.0.1/8",5]}`, []string{`field "ip_addresses[1]" must be a text in quotes`}},
 		{key, "\n{\"name\":", []string{"is no JSON of ligato.vpp.interfaces.Interface: it is truncated after 9 bytes"}},
 		{key, `{"name":"ta`, []string{"it is truncated after 11 bytes"}},
 		{key, "{\n \"name\": tap1\n}", []string{"line 2, column 11: invalid character 'a' in literal true"}},

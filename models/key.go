@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/internal/lib/config"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )

@@ -1,6 +1,7 @@
 package models
 
-// Limits of SourceRanges.
+// Limits of SourceRanges, which restrict the clients of Services. Those of Services are in package
+// internal/plugins/service/processor.
 const (
 	// MaxRestrictedFrontends limits its frontends: each interface may have an entry for each of its
 	// addresses.

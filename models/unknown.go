@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/internal/lib/config"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -148,7 +148,8 @@ var kinds = map[protoreflect.Kind]string{
 	protoreflect.FloatKind: "a number", protoreflect.DoubleKind: "a number", protoreflect.EnumKind: "one of its names",
 }
 
-// scalar lets protojson decode the field alone.
+// scalar lets protojson decode the field alone. The error does not quote the value: it may be a
+// secret, and any field may get one by mistake.
 func (w *jsonWalk) scalar(field protoreflect.FieldDescriptor, data []byte, path string) {
 	value := string(data)
 	switch {
@@ -159,7 +160,7 @@ func (w *jsonWalk) scalar(field protoreflect.FieldDescriptor, data []byte, path 
 	}
 	err := protojson.Unmarshal(fmt.Appendf(nil, "{%q:%s}", field.Name(), value), dynamicpb.NewMessage(field.ContainingMessage()))
 	if takes := kinds[field.Kind()]; err != nil && takes != "" {
-		w.mistakes = append(w.mistakes, fmt.Errorf("field %q cannot be %s: give it %s", path, data, takes))
+		w.mistakes = append(w.mistakes, fmt.Errorf("field %q must be %s", path, takes))
 	}
 }
 
@@ -171,9 +172,9 @@ func (w *jsonWalk) enum(enum protoreflect.EnumDescriptor, name, path string) {
 	for i := range enum.Values().Len() {
 		known = append(known, string(enum.Values().Get(i).Name()))
 	}
-	err := fmt.Errorf("field %q cannot be %q, but one of %s", path, name, strings.Join(known, ", "))
+	err := fmt.Errorf("field %q must be one of %s", path, strings.Join(known, ", "))
 	if nearest, ok := config.Nearest(name, known); ok {
-		err = fmt.Errorf("field %q cannot be %q (did you mean %q?)", path, name, nearest)
+		err = fmt.Errorf("field %q has no such value (did you mean %q?)", path, nearest)
 	}
 	w.mistakes = append(w.mistakes, err)
 }

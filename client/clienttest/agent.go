@@ -2,7 +2,7 @@
 // package client. Event loop, scheduler, sources and services are the real ones; the vswitch is a
 // map of names:
 //
-//   - interfaces whose names begin with "bad" fail with "no such device"
+//   - interfaces with a name that begins with "bad" fail with "no such device"
 //   - addresses are derived from interfaces
 //   - routes depend on their outgoing interface
 //   - other kinds of values are UNIMPLEMENTED
@@ -12,7 +12,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -22,16 +21,16 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/controller/dbwatcher"
-	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/internal/agent/northbound"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/controller/dbwatcher"
+	"github.com/contiv/contiv/internal/controller/feedback"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/storetest/memory"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/plugins/contivgrpc"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/northbound"
-	"github.com/contiv/contiv/plugins/contivgrpc"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/store/memory"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -82,7 +81,7 @@ func Start(o Options) (a *Agent, err error) {
 	config.DelayRetry *= 60
 	options := controller.Options{
 		Config: config, Scheduler: controller.NewScheduler(a.Scheduler),
-		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
+		Sources: []controller.ExternalConfigSource{source}, Log: log,
 	}
 	var db *etcd.Store // may be nil
 	var publisher *feedback.Publisher

@@ -10,8 +10,9 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/contiv/contiv/logline/loglevel"
-	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/internal/lib/logline/loglevel"
+	"github.com/contiv/contiv/internal/lib/tuning"
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/spf13/cobra"
 )
 
@@ -19,8 +20,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	syscall.Umask(0o077)
-	roomyHeap()
-	spareProcessors()
+	tuning.CollectRarely()
+	tuning.RaiseProcessors()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
 		os.Exit(1)
@@ -46,15 +47,26 @@ CONTIV_AGENT_NODE_NAME.`,
 			if err != nil {
 				return err
 			}
-			if o.standalone {
-				return runStandalone(c.Context(), o, log)
-			}
 			return run(c.Context(), o, log)
 		},
 	}
 	o.register(c.PersistentFlags())
 	c.AddCommand(uninstallCommand(&o), checkConfigCommand(&o))
 	return c
+}
+
+// run runs the agent until ctx ends. It returns an error that requires a restart of the agent.
+func run(ctx context.Context, o options, log *slog.Logger) error {
+	open := opener(openClusterAgent)
+	if o.standalone {
+		open = openStandaloneAgent
+	}
+	a, err := open(ctx, o, log)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return a.run(ctx)
 }
 
 // start completes the options and returns the log.

@@ -1,28 +1,27 @@
 package main
 
 import (
-	"errors"
+	"context"
+	"log/slog"
 	"net/http"
 
-	"github.com/contiv/contiv/api/ligato/govppmux"
-	"github.com/contiv/contiv/northbound"
-	"github.com/contiv/contiv/rest"
+	"github.com/contiv/contiv/internal/lib/metrics"
+	"github.com/contiv/contiv/internal/lib/metrics/endpoint"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metered is a vswitch that counts the agent's requests to it.
-type metered interface{ Metrics() *govppmux.Metrics }
-
-// handleMetrics serves the metrics of `agentctl metrics get`. Prometheus has all others.
-func (s *southbound) handleMetrics(mux *http.ServeMux) {
-	mux.HandleFunc("GET /metrics/{name}", func(w http.ResponseWriter, r *http.Request) {
-		vs, has := s.vs.(metered)
-		switch {
-		case r.PathValue("name") != northbound.MetricsModel:
-			rest.Error(w, http.StatusNotFound, errors.New("unknown metric "+r.PathValue("name")+": use "+northbound.MetricsModel+", or /metrics for Prometheus"))
-		case !has:
-			rest.Error(w, http.StatusNotFound, errors.New(northbound.MetricsModel+" counts requests to VPP, but the vswitch of this node is the Linux kernel"))
-		default:
-			rest.JSON(w, vs.Metrics())
-		}
-	})
+// metricsServer serves the metrics of all components to Prometheus: in the REST API and, if flags say so,
+// at a separate address.
+func metricsServer(separate *endpoint.Endpoint, registry prometheus.Gatherer, log *slog.Logger) component {
+	all := metrics.Conventional(registry)
+	handler := promhttp.HandlerFor(all, promhttp.HandlerOpts{})
+	return component{
+		name: "metrics server",
+		rest: map[string]http.Handler{
+			"GET /metrics": handler,
+			"GET /stats":   handler, // the path of the interface statistics in earlier versions
+		},
+		tasks: []task{func(ctx context.Context) error { return separate.Run(ctx, all, log, endpoint.Retry) }},
+	}
 }

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/health"
-	"github.com/contiv/contiv/health/peers"
+	"github.com/contiv/contiv/internal/agent/activity"
+	"github.com/contiv/contiv/internal/agent/health"
+	"github.com/contiv/contiv/internal/agent/health/peers"
+	"github.com/contiv/contiv/internal/lib/metrics"
+	"github.com/contiv/contiv/internal/plugins/statscollector"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/metrics"
-	"github.com/contiv/contiv/metrics/activity"
-	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 )

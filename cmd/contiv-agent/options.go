@@ -1,29 +1,20 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/listener"
-	"github.com/contiv/contiv/metrics/endpoint"
-	"github.com/contiv/contiv/netlink/conntrack"
-	"github.com/contiv/contiv/netlink/nft"
-	"github.com/contiv/contiv/plugins/contivconf"
-	serviceconfig "github.com/contiv/contiv/plugins/service/config"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/vswitch/vpp"
-	"github.com/spf13/cobra"
+	"github.com/contiv/contiv/internal/agent/southbound"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/lib/config"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/lib/metrics/endpoint"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
+	"github.com/contiv/contiv/internal/vswitch/vpp"
 	"github.com/spf13/pflag"
 )
 
@@ -49,8 +40,6 @@ type options struct {
 	interfaceStats                 bool
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
-	tracePackets                   bool               // of contiv.conf
-	tracking                       conntrack.Settings // of service.conf
 	probeInterval                  time.Duration
 	historyDir                     string
 	historySize                    uint // MiB
@@ -96,7 +85,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "database file with the configuration from gRPC clients and --config-dir (default: grpc.db next to --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with values to configure, applied when they change (default: none)")
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes, with configuration from gRPC clients, --config-dir and, if --etcd-endpoints is set, etcd")
-	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
+	f.StringVar(&o.vswitch, "vswitch", southbound.KernelVSwitch, "data plane: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "with --vswitch vpp: socket of VPP's binary API")
 	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "with --vswitch vpp: interface of the host that VPP uses with AF_XDP instead of AF_PACKET; comma-separated or repeatable")
 	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "interval of probes to other nodes over the overlay; 0: no probes")
@@ -134,8 +123,8 @@ func (o *options) complete(f *pflag.FlagSet) error {
 			return fmt.Errorf("read the host name: %w: set --node-name", err)
 		}
 	}
-	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
-		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
+	if o.vswitch != southbound.KernelVSwitch && o.vswitch != southbound.VPPVSwitch {
+		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, southbound.KernelVSwitch, southbound.VPPVSwitch)
 	}
 	if err := o.metrics.Check(); err != nil {
 		return err
@@ -175,122 +164,20 @@ func defaultFile(path, standard string) string {
 	return ""
 }
 
-// openEtcd connects to etcd. It waits for missing credentials and returns an error for unusable
-// ones.
-func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
-	c, err := loadEtcdConfig(o)
-	if err != nil {
-		return nil, err
-	}
-	switch err := c.CheckFiles(); {
-	case errors.Is(err, fs.ErrNotExist):
-		log.Warn("Waiting for etcd credentials", "reason", err)
-	case err != nil:
-		return nil, err
-	}
-	c.Mark = nft.MarkUntranslated
-	return etcd.New(c)
-}
-
-// loadEtcdConfig reads the etcd client configuration. Flags override the file.
-func loadEtcdConfig(o options) (etcd.Config, error) {
-	return etcd.LoadConfig(o.etcdConfig, o.etcdFlags(), etcd.LocalEndpoint)
-}
-
-func (o options) etcdFlags() etcd.Config {
-	return etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey}
-}
-
-func checkConfigCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use:   "check-config",
-		Short: "Check flags, environment variables and configuration files",
-		Long: `Check the configuration of an agent with the same flags and environment: contiv.conf, controller.conf,
-service.conf, the etcd client configuration with its credentials, and the values in --config-dir. The
-command makes no connections and changes nothing, so it cannot check whether the vswitch supports a value
-or whether its dependencies exist.
-
-With the kernel vswitch, contiv.conf is also compared with the interfaces of this machine: that the
-interfaces of this node in nodeConfig exist, that the main interface is in the cluster's network, and that
-mtuSize fits it. A mismatch is an error if nodeConfig configures interfaces for this machine's host name,
-and otherwise a warning, because the file may be for another machine.
-
-The exit code is 1 if the configuration has errors.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.complete(c.Flags()); err != nil {
-				return err
-			}
-			remarks, err := o.check(c.Context(), hostLinks{})
-			for _, remark := range remarks {
-				fmt.Fprintln(c.OutOrStdout(), "warning:", remark)
-			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(c.OutOrStdout(), "no errors found")
-			return nil
-		},
-	}
-}
-
-// check returns all mistakes in the files that an agent with these options reads, and warnings.
-// links are this machine's.
-func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks []string, err error) {
-	var errs []error
+func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig controller.Config, err error) {
+	contivConfig, controllerConfig = contivconf.Default(), controller.DefaultConfig()
 	if o.contivConfig != "" {
-		errs = append(errs, contivconf.CheckFile(o.contivConfig))
-	}
-	if c, err := contivconf.LoadFile(o.contivConfig); err == nil && !o.standalone {
-		host, _ := os.Hostname()
-		found, err := c.CheckMachine(contivconf.Machine{NodeName: o.nodeName, Here: o.nodeName == host, OwnStack: o.vswitch == vppVSwitch, Links: links})
-		read := cmp.Or(o.contivConfig, "contiv.conf (missing, defaults used)")
-		for _, remark := range slices.Concat(c.Remarks(), found) {
-			remarks = append(remarks, read+": "+remark)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", read, err))
+		if contivConfig, err = contivconf.LoadFile(o.contivConfig); err != nil {
+			return contivConfig, controllerConfig, err
 		}
 	}
-	events := controller.DefaultConfig()
 	if o.controllerConfig != "" {
-		errs = append(errs, controller.CheckFile(o.controllerConfig, func(c *controller.Config) error { return o.controller.Apply(c) }))
-	} else {
-		errs = append(errs, o.controller.Apply(&events), events.Validate())
-	}
-	if o.serviceConfig != "" {
-		errs = append(errs, serviceconfig.CheckFile(o.serviceConfig))
-		if c, err := serviceconfig.LoadFile(o.serviceConfig); err == nil {
-			for _, remark := range c.Remarks(o.http...) {
-				remarks = append(remarks, o.serviceConfig+": "+remark)
-			}
+		if controllerConfig, err = controller.LoadConfigFile(o.controllerConfig); err != nil {
+			return contivConfig, controllerConfig, err
 		}
 	}
-	switch {
-	case o.etcdConfig != "":
-		errs = append(errs, etcd.CheckFile(o.etcdConfig, o.etcdFlags(), etcd.LocalEndpoint))
-	case !o.standalone || len(o.etcdEndpoints) > 0:
-		c, err := loadEtcdConfig(o)
-		errs = append(errs, cmp.Or(err, c.Check()))
+	if err = o.controller.Apply(&controllerConfig); err == nil {
+		err = controllerConfig.Validate()
 	}
-	if o.configDir != "" {
-		if _, err := os.Stat(o.configDir); err != nil {
-			errs = append(errs, fmt.Errorf("--config-dir: %w", err)) // an agent would wait for it
-		}
-		paths, err := filepath.Glob(filepath.Join(o.configDir, "*.yaml"))
-		errs = append(errs, err)
-		v, err := newValidator()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("check the values in %s: %w: run the command as root", o.configDir, err))
-		}
-		defer v.Close()
-		for _, path := range paths {
-			empty, err := v.checkFile(ctx, path)
-			if errs = append(errs, err); empty {
-				remarks = append(remarks, path+" is empty: add a value or remove the file")
-			}
-		}
-		errs = append(errs, ignoredFiles(o.configDir))
-	}
-	return remarks, errors.Join(errs...)
+	return contivConfig, controllerConfig, err
 }

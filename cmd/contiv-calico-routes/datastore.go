@@ -5,14 +5,14 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/contiv/contiv/calico/agent"
-	"github.com/contiv/contiv/calico/central"
-	"github.com/contiv/contiv/calico/datastore"
-	"github.com/contiv/contiv/calico/follow"
-	"github.com/contiv/contiv/calico/kubernetes"
-	"github.com/contiv/contiv/calico/publish"
-	ksr "github.com/contiv/contiv/ksr/kubernetes"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/calico/agent"
+	"github.com/contiv/contiv/internal/calico/central"
+	"github.com/contiv/contiv/internal/calico/datastore"
+	"github.com/contiv/contiv/internal/calico/follow"
+	"github.com/contiv/contiv/internal/calico/kubernetes"
+	"github.com/contiv/contiv/internal/calico/publish"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/kubernetes/kubeapi"
 )
 
 type data struct {
@@ -32,7 +32,7 @@ func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*d
 		addresses = append(addresses, p.Addr())
 	}
 	if o.datastore == kubernetesDatastore {
-		c, err := ksr.NewDynamicClient(o.kubeconfig, o.apiServer, "contiv-calico-routes")
+		c, err := kubeapi.NewDynamicClient(o.kubeconfig, o.apiServer, "contiv-calico-routes")
 		if err != nil {
 			return nil, err
 		}

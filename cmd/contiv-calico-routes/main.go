@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/spf13/cobra"
 )
 

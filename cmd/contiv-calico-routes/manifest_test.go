@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/calico/kubernetes"
+	"github.com/contiv/contiv/internal/calico/kubernetes"
 	"github.com/contiv/contiv/test/manifests"
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
-	"github.com/contiv/contiv/calico/datastore"
-	"github.com/contiv/contiv/listener"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/vswitch/vpp"
+	"github.com/contiv/contiv/internal/calico/datastore"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/vswitch/vpp"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )

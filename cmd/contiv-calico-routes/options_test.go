@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"github.com/contiv/contiv/internal/vswitch/vpp/vpptest"
 	"github.com/spf13/pflag"
 )
 

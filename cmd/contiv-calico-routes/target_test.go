@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/internal/etcd/pki"
 )
 
 // Connects with a client certificate to an agent that requires one.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/contiv/contiv/api/contiv/cni"
-	contivcni "github.com/contiv/contiv/cni"
-	"github.com/contiv/contiv/listener"
-	"github.com/contiv/contiv/plugins/plugintest"
-	"github.com/contiv/contiv/plugins/podmanager/cniserver"
+	contivcni "github.com/contiv/contiv/internal/cni"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/plugins/plugintest"
+	"github.com/contiv/contiv/internal/plugins/podmanager/cniserver"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -26,16 +26,13 @@ import (
 
 var binary string
 
-// startFlag makes the linker start the program at the shortcut.
-const startFlag = "-E contiv_cni_start"
-
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "contiv-cni-test")
 	if err != nil {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "contiv-cni")
-	build := exec.Command("go", "build", "-ldflags", startFlag, "-o", binary, ".")
+	build := exec.Command("go", "build", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("build contiv-cni: %v\n%s", err, out))

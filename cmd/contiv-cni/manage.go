@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/contiv/contiv/cni"
-	"github.com/contiv/contiv/cni/install"
-	"github.com/contiv/contiv/logline"
-	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/internal/cni"
+	"github.com/contiv/contiv/internal/cni/install"
+	"github.com/contiv/contiv/internal/lib/logline"
+	"github.com/contiv/contiv/internal/lib/version"
 )
 
 const usage = `The container runtime runs contiv-cni. Commands for administrators:

@@ -14,8 +14,8 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/api/contiv/cniwire"
-	contivcni "github.com/contiv/contiv/cni"
-	"github.com/contiv/contiv/logline"
+	contivcni "github.com/contiv/contiv/internal/cni"
+	"github.com/contiv/contiv/internal/lib/logline"
 	"google.golang.org/grpc"
 )
 

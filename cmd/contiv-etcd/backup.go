@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/contiv/contiv/etcdserver"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
 	"github.com/spf13/cobra"
 )
 

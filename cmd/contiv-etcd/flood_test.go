@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/lib/config"
 )
 
 func startLimited(t *testing.T, args ...string) *process {

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/etcdserver"
-	"github.com/contiv/contiv/ksr/access"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
+	"github.com/contiv/contiv/internal/lib/config"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store/etcd"
 )
 
 func TestClientsKnowWhetherThereAreLimits(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/contiv/contiv/etcdserver"
-	"github.com/contiv/contiv/logline"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
+	"github.com/contiv/contiv/internal/lib/logline"
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
 

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/etcdserver"
-	"github.com/contiv/contiv/pki"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/pki"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/lib/config"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/loopback"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
 	"github.com/contiv/contiv/test/await"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/etcdserver"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
 	"github.com/contiv/contiv/test/await"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/lib/config"
 	"github.com/contiv/contiv/test/loopback"
 )
 

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch/vpp/startup"
+	"github.com/contiv/contiv/internal/vswitch/vpp/vppapi"
+	"github.com/contiv/contiv/internal/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/test/await"
-	"github.com/contiv/contiv/vswitch/vpp/startup"
-	"github.com/contiv/contiv/vswitch/vpp/vppapi"
-	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"sigs.k8s.io/yaml"
 )
 

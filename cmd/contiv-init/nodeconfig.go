@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/nodeconfig"
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/contivconf"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/bolt"
-	"github.com/contiv/contiv/store/etcd"
 )
 
 // nodeConfigTimeout bounds the wait for the NodeConfig from etcd, because VPP waits for it.
@@ -28,7 +28,7 @@ const nodeConfigTimeout = 3 * time.Second
 //  2. without etcd, the agent's mirror of etcd;
 //  3. if the mirror has no readable one, the NodeConfig last in force.
 func (s agentSettings) nodeConfig(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConfig {
-	key := models.KSRPrefix + dbresources.NodeConfigKey(s.node)
+	key := models.KSRPrefix + kubestate.NodeConfigKey(s.node)
 	msg, err := s.fromEtcd(ctx, key)
 	if err == nil {
 		return msg
@@ -83,7 +83,7 @@ func readNodeConfig(ctx context.Context, db store.Broker, key string) (*nodeconf
 	if err != nil || !found {
 		return nil, err
 	}
-	resource, _ := dbresources.ForKey(dbresources.NodeConfigKey("any"))
+	resource, _ := kubestate.ForKey(kubestate.NodeConfigKey("any"))
 	value, err := resource.Unmarshal(kv.Value)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	serviceconfig "github.com/contiv/contiv/plugins/service/config"
-	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"github.com/contiv/contiv/internal/lib/config"
+	serviceconfig "github.com/contiv/contiv/internal/plugins/service/config"
+	"github.com/contiv/contiv/internal/vswitch/vpp/startup"
 	"github.com/spf13/pflag"
 )
 

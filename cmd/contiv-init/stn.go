@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/nodeconfig"
-	"github.com/contiv/contiv/plugins/contivconf"
-	"github.com/contiv/contiv/stn/client"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
+	"github.com/contiv/contiv/internal/stn/client"
 	"github.com/spf13/pflag"
 )
 

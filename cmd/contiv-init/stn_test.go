@@ -12,14 +12,14 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/stn"
-	"github.com/contiv/contiv/dbresources"
-	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/contivconf"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/bolt"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"google.golang.org/grpc"
 )
 
@@ -80,7 +80,7 @@ func TestTheftByNodeConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	key := models.KSRPrefix + dbresources.NodeConfigKey("n1")
+	key := models.KSRPrefix + kubestate.NodeConfigKey("n1")
 	put := func(db store.Broker, key, value string) {
 		t.Helper()
 		if err := db.Put(t.Context(), key, []byte(value)); err != nil {

@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/internal/lib/logline"
 	"golang.org/x/sys/unix"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/contiv/contiv/vswitch/vpp/vppapi"
+	"github.com/contiv/contiv/internal/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/binapi/memclnt"
 )
 

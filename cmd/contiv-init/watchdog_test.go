@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/test/await"
-	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
 func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {

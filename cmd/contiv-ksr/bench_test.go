@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
 )
 
 // Reflects a cluster of 1000 nodes from an API server into an empty etcd, then, in a second

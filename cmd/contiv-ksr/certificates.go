@@ -11,18 +11,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/ksr/access"
-	"github.com/contiv/contiv/ksr/credentials"
-	"github.com/contiv/contiv/ksr/kubernetes"
-	"github.com/contiv/contiv/ksr/location"
-	"github.com/contiv/contiv/ksr/signer"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/credentials"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/location"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/signer"
+	"github.com/contiv/contiv/internal/kubernetes/kubeapi"
+	"github.com/contiv/contiv/internal/lib/config"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
-	clientgo "k8s.io/client-go/kubernetes"
 )
 
 func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "kube-system") }
@@ -36,8 +35,8 @@ func (a *apiServer) register(f *pflag.FlagSet) {
 }
 
 // client returns a client whose user agent contains the name.
-func (a *apiServer) client(name string) (clientgo.Interface, error) {
-	client, err := kubernetes.NewClient(a.kubeconfig, a.server, name)
+func (a *apiServer) client(name string) (*kubeapi.Client, error) {
+	client, err := kubeapi.NewClient(a.kubeconfig, a.server, name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -46,7 +45,7 @@ func (a *apiServer) client(name string) (clientgo.Interface, error) {
 
 // dynamic returns a client for resources that the cluster may lack.
 func (a *apiServer) dynamic(name string) (dynamic.Interface, error) {
-	client, err := kubernetes.NewDynamicClient(a.kubeconfig, a.server, name)
+	client, err := kubeapi.NewDynamicClient(a.kubeconfig, a.server, name)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
@@ -188,7 +187,7 @@ func credentialsCommand() *cobra.Command {
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error {
 				return credentials.Keep(ctx, credentials.Options{
-					Requests: client.CertificatesV1().CertificateSigningRequests(), Node: node, Dir: dir, Logger: log,
+					Requests: client.Requests, Node: node, Dir: dir, Logger: log,
 					Kept: func(due time.Time) {
 						fmt.Printf("contiv-ksr: credentials of %s in %s are valid; next renewal at %s\n", node, dir, due.Format(time.RFC3339))
 					},

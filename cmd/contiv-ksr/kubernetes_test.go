@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
 )
 
 const k8sPrefix = "/vnf-agent/contiv-ksr/k8s/"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
 )
 
 // TestMain lets the test binary run as contiv-ksr.

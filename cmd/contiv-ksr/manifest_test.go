@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/install"
+	"github.com/contiv/contiv/internal/ctl/install"
 	"github.com/contiv/contiv/test/manifests"
 	corev1 "k8s.io/api/core/v1"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/listener/listenertest"
-	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/lib/listener/listenertest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/loopback"
 )

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
 	"github.com/contiv/contiv/test/await"
 )
 

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/contiv/contiv/ksr"
-	"github.com/contiv/contiv/ksr/kubernetes"
-	"github.com/contiv/contiv/ksr/manifests"
+	"github.com/contiv/contiv/internal/kubernetes/ksr"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/manifests"
+	"github.com/contiv/contiv/internal/kubernetes/kubeclient"
 )
 
 // Values of --source.
@@ -45,7 +45,7 @@ func (o options) newSource(log *slog.Logger) (source, error) {
 		if err != nil {
 			return source{}, err
 		}
-		api := kubernetes.New(kubernetes.Options{Client: client, Dynamic: custom, Probe: kubernetes.NewProbe(client), Logger: log})
+		api := kubeclient.New(kubeclient.Options{Client: client, Dynamic: custom, Probe: client.Probe, Logger: log})
 		return source{api, "source=kubernetes", api.Problems}, nil
 	}
 	return source{}, fmt.Errorf("--source %q is not known: use %s or %s", o.source, sourceDir, sourceKubernetes)

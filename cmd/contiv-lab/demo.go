@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/internal/ctl"
 	"github.com/contiv/contiv/test/demo"
 	"github.com/spf13/cobra"
 )

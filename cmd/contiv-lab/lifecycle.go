@@ -12,8 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/contiv/contiv/ctl"
-	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/internal/ctl"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"

@@ -15,11 +15,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/ctl"
-	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/internal/ctl"
+	"github.com/contiv/contiv/internal/ctl/text"
+	"github.com/contiv/contiv/internal/lib/config"
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/contiv/contiv/test/lab"
-	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/internal/ctl"
 	"golang.org/x/sys/unix"
 )
 

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/contiv/contiv/ctl"
-	"github.com/contiv/contiv/ctl/target"
-	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/internal/ctl"
+	"github.com/contiv/contiv/internal/ctl/target"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"

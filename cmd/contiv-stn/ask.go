@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/stn"
-	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/internal/stn/journal"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"

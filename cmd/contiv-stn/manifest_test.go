@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/stn/journal"
-	"github.com/contiv/contiv/stn/nic"
+	"github.com/contiv/contiv/internal/stn/journal"
+	"github.com/contiv/contiv/internal/stn/nic"
 	"github.com/contiv/contiv/test/manifests"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/contiv/stn"
+	"github.com/contiv/contiv/internal/stn"
 	"github.com/spf13/pflag"
 )
 

@@ -13,9 +13,9 @@ import (
 	"syscall"
 
 	_ "github.com/contiv/contiv/cmd/contivctl/heap"
-	"github.com/contiv/contiv/ctl"
-	"github.com/contiv/contiv/ctl/install"
-	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/internal/ctl"
+	"github.com/contiv/contiv/internal/ctl/install"
+	"github.com/contiv/contiv/internal/ctl/text"
 	"github.com/spf13/cobra"
 )
 

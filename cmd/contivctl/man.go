@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/contiv/contiv/ctl/flags"
-	"github.com/contiv/contiv/version"
+	"github.com/contiv/contiv/internal/ctl/flags"
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 )

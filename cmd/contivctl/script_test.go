@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/client/clienttest"
-	"github.com/contiv/contiv/etcdserver"
-	"github.com/contiv/contiv/listener"
+	etcdserver "github.com/contiv/contiv/internal/etcd/server"
+	"github.com/contiv/contiv/internal/lib/listener"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ctl"
-	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/internal/ctl"
+	"github.com/contiv/contiv/internal/lib/listener"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -11,11 +11,11 @@ cd "$(dirname "$0")/../.."
 version=$(git describe --tags --always --dirty --abbrev=12 | tr + -)
 revision=$(git rev-parse HEAD)
 created=$(git log -1 --format=%ct)
-ldflags="-s -w -buildid= -X github.com/contiv/contiv/version.Version=$version"
+ldflags="-s -w -buildid= -X github.com/contiv/contiv/internal/lib/version.Version=$version"
 for arch in "$@"; do
 	echo "building for $arch"
 	mkdir -p "bin/images/programs/$arch"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "$ldflags" -ldflags "./cmd/contiv-cni=$ldflags -E contiv_cni_start" \
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch go build -trimpath -buildvcs=false -ldflags "$ldflags" \
 		-o "bin/images/programs/$arch/" ./cmd/contiv-agent ./cmd/contiv-calico-routes ./cmd/contiv-cni ./cmd/contiv-etcd ./cmd/contiv-init ./cmd/contiv-ksr ./cmd/contiv-stn ./cmd/contivctl
 done
 out=$PWD/bin/images

@@ -15,8 +15,8 @@ type trie[N Node] struct {
 	root *branch[N]
 	len  int
 	hash func(key string) uint64
-	// owner is the number of this trie, last the last number that its copies received, possibly in
-	// other goroutines.
+	// owner is the number of this trie. A branch with another number is shared with a copy, and is
+	// copied before a change. last is the last number given to any copy, possibly in another goroutine.
 	owner uint64
 	last  *atomic.Uint64
 	// most is the capacity of a list. A branch shrinks to a list at a quarter of it, so that adding and

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/jsontext"
+	"github.com/contiv/contiv/internal/lib/jsontext"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 )

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/jsontext"
-	"github.com/contiv/contiv/parallel"
+	"github.com/contiv/contiv/internal/lib/jsontext"
+	"github.com/contiv/contiv/internal/lib/parallel"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -101,7 +101,7 @@ func readMessage(r *jsontext.Reader) proto.Message {
 	}
 	m := mt.New().Interface()
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(raw.JSON), m); err != nil {
-		r.Fail(fmt.Errorf("value of type %s: %w", raw.Name, err))
+		r.Fail(fmt.Errorf("value of type %s: its JSON does not fit the fields", raw.Name)) // err quotes values, which may be secrets
 	}
 	return m
 }

@@ -15,13 +15,13 @@ const Redacted = "<redacted>"
 
 // secretEndings are suffixes of the names of secret fields: keys of WireGuard and IPsec, passwords of
 // sockets.
-var secretEndings = []string{"private_key", "preshared_key", "crypto_key", "integ_key", "secret", "password"}
+var secretEndings = []string{"private_key", "preshared_key", "crypto_key", "crypto_salt", "integ_key", "secret", "password"}
 
 // holdsSecrets caches the results of maySecret by message descriptor.
 var holdsSecrets sync.Map
 
-// Redact returns the message with its secrets replaced by Redacted, for dumps, histories and logs. It does
-// not change its argument.
+// Redact returns the message with its secrets replaced by Redacted, numbers by 0, for dumps, histories and
+// logs. It does not change its argument.
 func Redact(v proto.Message) proto.Message {
 	if _, raw := v.(*RawValue); raw || v == nil || !maySecret(v.ProtoReflect().Descriptor(), nil) {
 		return v
@@ -32,7 +32,7 @@ func Redact(v proto.Message) proto.Message {
 }
 
 func isSecret(fd protoreflect.FieldDescriptor) bool {
-	if fd.Kind() != protoreflect.StringKind && fd.Kind() != protoreflect.BytesKind || fd.IsMap() || fd.IsList() {
+	if fd.Message() != nil || fd.IsList() {
 		return false
 	}
 	return slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(string(fd.Name()), ending) })
@@ -80,12 +80,15 @@ func redact(m protoreflect.Message) {
 		redactAny(m)
 		return
 	}
+	m.SetUnknown(nil) // a secret of a wrong type is among the unknown fields
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case isSecret(fd) && fd.Kind() == protoreflect.BytesKind:
 			m.Set(fd, protoreflect.ValueOfBytes([]byte(Redacted)))
-		case isSecret(fd):
+		case isSecret(fd) && fd.Kind() == protoreflect.StringKind:
 			m.Set(fd, protoreflect.ValueOfString(Redacted))
+		case isSecret(fd):
+			m.Clear(fd)
 		case fd.Message() == nil:
 		case fd.IsMap():
 			if fd.MapValue().Message() != nil {

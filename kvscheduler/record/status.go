@@ -2,7 +2,7 @@ package record
 
 import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/jsontext"
+	"github.com/contiv/contiv/internal/lib/jsontext"
 )
 
 // Status is a BaseValueStatus with a fast JSON encoding.

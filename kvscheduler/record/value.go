@@ -5,7 +5,7 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/jsontext"
+	"github.com/contiv/contiv/internal/lib/jsontext"
 	"google.golang.org/protobuf/proto"
 )
 

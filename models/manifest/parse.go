@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/internal/lib/config"
 	"github.com/contiv/contiv/models"
 	yamlv3 "go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
@@ -46,7 +47,7 @@ func Examine(data []byte) ([]Value, error) {
 			break
 		}
 		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: ")))
+			mistakes = append(mistakes, fmt.Errorf("is no YAML: %w", yamlMistake(err)))
 			break // the rest cannot be parsed
 		}
 		if isEmpty(&node) {
@@ -67,6 +68,24 @@ func Examine(data []byte) ([]Value, error) {
 		values = append(values, v)
 	}
 	return values, errors.Join(mistakes...)
+}
+
+// quoted matches the values in errors of the YAML libraries.
+var quoted = regexp.MustCompile("(?s) `.*`| '.*'(?: referenced| value)|, key: .*|invalid map key:.*")
+
+// yamlMistake returns the error without values: they may be secrets.
+func yamlMistake(err error) error {
+	return errors.New(quoted.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "yaml: "), func(text string) string {
+		for _, end := range []string{" referenced", " value"} {
+			if strings.HasSuffix(text, end) {
+				return end
+			}
+		}
+		if strings.HasPrefix(text, "invalid") {
+			return "invalid map key"
+		}
+		return ""
+	}))
 }
 
 func isEmpty(document *yamlv3.Node) bool {
@@ -96,11 +115,11 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 	// Marshalling resolves anchors and merge keys.
 	text, err := yamlv3.Marshal(node)
 	if err != nil {
-		return v, err
+		return v, yamlMistake(err)
 	}
 	text, err = yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return v, err
+		return v, yamlMistake(err)
 	}
 	var d document
 	strict := json.NewDecoder(bytes.NewReader(text))

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/jsontext"
+	"github.com/contiv/contiv/internal/lib/jsontext"
 	"github.com/contiv/contiv/models"
 	"sigs.k8s.io/yaml"
 )

@@ -102,11 +102,11 @@ var bars = []bar{
 		limits: []limit{{"", 100, "p99 under 100 µs"}},
 	},
 	{
-		room: "linux", benchmark: "FirstSyncOfRedirects", title: "one transaction redirects node ports of N services", unit: "µs/value",
+		room: "internal/vswitch/linux", benchmark: "FirstSyncOfRedirects", title: "one transaction redirects node ports of N services", unit: "µs/value",
 		limits: unlimited("N", 1_000, 10_000), growth: linear,
 	},
 	{
-		room: "linux", benchmark: "ChangeOfRedirects", title: "node ports of one of N services are redirected otherwise", unit: "µs/change",
+		room: "internal/vswitch/linux", benchmark: "ChangeOfRedirects", title: "node ports of one of N services are redirected otherwise", unit: "µs/change",
 		limits: unlimited("N", 1_000, 10_000), growth: 2,
 	},
 }

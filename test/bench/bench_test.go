@@ -19,7 +19,7 @@ BenchmarkRevert/N=100-2         	       3	    815607 ns/op
 PASS
 ok  	github.com/contiv/contiv/kvscheduler	28.718s
 ?   	github.com/contiv/contiv/models	[no test files]
-pkg: github.com/contiv/contiv/linux
+pkg: github.com/contiv/contiv/internal/vswitch/linux
 BenchmarkFirstSyncOfRedirects/N=1000-2         	       3	    815607 ns/op	        10.00 µs/value
 BenchmarkFirstSyncOfRedirects/N=10000-2        	       3	    815607 ns/op	        13.00 µs/value
 BenchmarkRetrieve100Namespaces-2               	       3	    815607 ns/op

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/vswitch/vpp/vpptest"
 )
 
 // manyBlocks returns the number of blocks. With -short, the benchmark only shows that it works.
@@ -19,6 +19,14 @@ func manyBlocks() int {
 		return 300
 	}
 	return 10_000
+}
+
+// manyChanges returns the number of single changes.
+func manyChanges() int {
+	if testing.Short() {
+		return 100
+	}
+	return 1000
 }
 
 func manyBlock(n, host int) (cidr string, c store.Change) {
@@ -104,7 +112,7 @@ func measureManyBlocks(b *testing.B, forwarderOf func(testing.TB, *node) forward
 		b.ReportMetric(start(), "s-to-last-route-restart")
 
 		var latencies []time.Duration
-		for n, tick := 0, time.NewTicker(10*time.Millisecond); n < 1000; n++ {
+		for n, tick := 0, time.NewTicker(10*time.Millisecond); n < manyChanges(); n++ {
 			cidr, c := manyBlock(n, n+1)
 			begin := time.Now()
 			if err := s.db.Put(b.Context(), c.Key, c.Value); err != nil {

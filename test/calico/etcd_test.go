@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/internal/etcd/pki"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/calico/ipamdata"
 	"github.com/contiv/contiv/test/labtest"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/test/await"
-	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
 // addPodOnVPP attaches a pod to its node's VPP with one address per family, like a CNI plugin of

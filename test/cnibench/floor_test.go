@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/internal/netlink/rtnl"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"

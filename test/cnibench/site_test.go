@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,6 +41,23 @@ type site struct {
 	netns      []string // created by the benchmark
 }
 
+// built builds the binaries once for all benchmarks and returns their directory. TestMain removes it.
+var built = sync.OnceValues(func() (directory string, err error) {
+	return binariesOfTests, labtest.Build("-trimpath", "-o", binariesOfTests+"/", "./cmd/...")
+})
+
+var binariesOfTests string
+
+func TestMain(m *testing.M) {
+	var err error
+	if binariesOfTests, err = os.MkdirTemp("", "cnibench"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(binariesOfTests)
+	os.Exit(code)
+}
+
 // newSite makes a lab of one node and a namespace per reference.
 func newSite(b *testing.B) *site {
 	b.Helper()
@@ -49,8 +67,8 @@ func newSite(b *testing.B) *site {
 	if _, err := os.Stat(filepath.Join(debianPlugins, "bridge")); err != nil {
 		b.Skipf("install the Debian package containernetworking-plugins, or run make packages: %v", err)
 	}
-	binaries := b.TempDir()
-	if err := labtest.Build("-trimpath", "-o", binaries+"/", "./cmd/..."); err != nil {
+	binaries, err := built()
+	if err != nil {
 		b.Fatal(err)
 	}
 	s := &site{binaries: binaries}

@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/lab"
 )
 

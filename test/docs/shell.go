@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/internal/lib/version"
 	"github.com/contiv/contiv/test/lab"
-	"github.com/contiv/contiv/version"
 )
 
 // shell runs commands of pages with a lab's programs. contivctl uses the lab's agents; etcdctl uses

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/internal/netlink/namespace"
 	"golang.org/x/sys/unix"
 )
 

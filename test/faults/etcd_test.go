@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/plugins/ipam"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -58,14 +58,14 @@ func TestDatabaseOfANewNode(t *testing.T) {
 }
 
 func downAtStart(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down at start", "The agent is killed and started while etcd refuses connections. It waits for `delayLocalResync` (5 s), then starts from its mirror. Pods can be added before etcd is back.")
+	f := begin(t, s, "etcd is down at start", "The agent is started while etcd refuses connections. After `delayLocalResync` (5 s), it starts from its mirror, and pods can be added.")
 	f.startsWithoutEtcd(p, refuse)
 	f.seesLog("node1", "starts from the local mirror")
 	f.end()
 }
 
 func hangsAtStart(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd hangs at start", "The agent is killed and started while etcd accepts connections but never answers.")
+	f := begin(t, s, "etcd hangs at start", "The agent is started while etcd accepts connections but never answers.")
 	f.startsWithoutEtcd(p, hang)
 	f.end()
 }
@@ -90,7 +90,7 @@ func (f *fault) startsWithoutEtcd(p *proxy, m mode) {
 }
 
 func downWithoutMirror(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down at start, no mirror", "A node without pods and without a local file starts while etcd refuses connections. It has no ID, and waits for etcd.")
+	f := begin(t, s, "etcd is down at start, no mirror", "A node without a local file starts while etcd refuses connections. It has no ID, and waits for etcd.")
 	s.kill(t, "node2")
 	p.set(refuse, 0)
 	if err := os.Remove(s.bolt("node2")); err != nil {
@@ -141,7 +141,7 @@ func neverComes(t *testing.T, s *site, p *proxy) {
 }
 
 func isDown(t *testing.T, s *site, p *proxy) {
-	f := begin(t, s, "etcd is down", "etcd closes its connections and refuses new ones. Meanwhile, a pod is added and another one removed.")
+	f := begin(t, s, "etcd is down", "etcd refuses connections. Meanwhile, a pod is added and another one removed.")
 	p.set(refuse, 0)
 	f.seesHealth("node1", "out of reach")
 	f.seesLog("node1", "Connection to the database lost")
@@ -237,7 +237,7 @@ func compacted(t *testing.T, s *site, p *proxy) {
 }
 
 func wiped(t *testing.T, s *site, _ *proxy) {
-	f := begin(t, s, "etcd is wiped", "etcd is stopped and started without data. The agents notice it, keep the network, write their IDs back and trust etcd again after KSR has reflected Kubernetes.")
+	f := begin(t, s, "etcd is wiped", "etcd is started without data. The agents keep the network, write their IDs back and trust etcd again after KSR has reflected Kubernetes.")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 		return errors.Join(s.settled(t, "node1"), s.settled(t, "node2"))
 	})
 	s.filledAgain(t)
-	f.row.Kept = "Node IDs, and so the pods' addresses, did not change."
+	f.row.Kept = "Node IDs and addresses did not change."
 	f.end()
 }
 
@@ -262,7 +262,7 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 // refills it only later.
 func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	const away = 35 * time.Second // longer than an agent waits for other agents
-	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("While the agent is down, etcd is stopped and started without data. Then the agent is started. KSR is frozen for %v.", away))
+	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("As before, while the agent is down. KSR is frozen for %v.", away))
 	s.kill(t, "node1")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	}
 	began := time.Now()
 	s.start(t, "node1")
-	f.row.Kept = fmt.Sprintf("The agent was ready after %v, with its mirror, and added a pod. Node IDs, and so the pods' addresses, did not change.", round(time.Since(began)))
+	f.row.Kept = fmt.Sprintf("The agent was ready after %v, with its mirror, and added a pod. Node IDs and addresses did not change.", round(time.Since(began)))
 	f.seesHealth("node1", "lost its data")
 	f.seesLog("node1", "lost its data")
 	late := s.pod(t, "late", "node1")

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/plugins/podmanager"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/podmanager"
-	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"golang.org/x/sys/unix"
@@ -29,7 +29,7 @@ func TestLocalFile(t *testing.T) {
 }
 
 func missingFile(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is missing", "The agent is killed, its `bolt.db` is removed, and the agent is started with etcd.")
+	f := begin(t, s, "Local file is missing", "The agent is started with etcd, without its `bolt.db`.")
 	s.kill(t, "node1")
 	if err := os.Remove(s.bolt("node1")); err != nil {
 		t.Fatal(err)
@@ -38,12 +38,12 @@ func missingFile(t *testing.T, s *site) {
 	s.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
 	f.seesLog("node1", "restored from the copy")
-	f.row.Kept = "The mirror is read from etcd again. The node's own pods come from a copy in the run directory. A reboot loses this copy together with the pods."
+	f.row.Kept = "The mirror is read from etcd again, and the node's pods from a copy in the run directory, which a reboot loses together with the pods."
 	f.end()
 }
 
 func corruptFile(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is corrupt", "The agent is killed, the pages of its `bolt.db` are overwritten with garbage, and the agent is started with etcd.")
+	f := begin(t, s, "Local file is corrupt", "The agent is started with etcd, with garbage in its `bolt.db`.")
 	s.kill(t, "node1")
 	info, err := os.Stat(s.bolt("node1"))
 	if err == nil {
@@ -57,13 +57,13 @@ func corruptFile(t *testing.T, s *site) {
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
 	f.seesLog("node1", "Local store damaged")
 	f.seesLog("node1", "restored from the copy")
-	f.row.Kept = "The damaged file stays under the name in the log. The rest is as before."
+	f.row.Kept = "The damaged file is kept, and the log has its name. The rest is as before."
 	f.end()
 }
 
 func otherVersion(t *testing.T, s *site) {
-	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields or have unknown fields, some kinds of values are unknown, and "+
-		"one value cannot be decoded. The agent is killed and started again, while etcd is down.")
+	f := begin(t, s, "Local file is from another version", "In `bolt.db`, fields and kinds of values are missing or unknown, and "+
+		"one value cannot be decoded. The agent is started while etcd is down.")
 	s.kill(t, "node1")
 	if err := s.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log is full when the agent starts. Pods are added and removed, and the agent is killed and started. Then space is freed.")
+	f := begin(t, s, "Disk is full", "The disk with `bolt.db` and the agent's log is full. Pods are added and removed, and the agent is killed and started.")
 	ballast := filepath.Join(disk, "ballast")
 	fill(t, ballast)
 	fillBolt(t, s.bolt("node1"))
@@ -184,7 +184,7 @@ func TestDisk(t *testing.T) {
 	if err := s.connected(t, late); err != nil {
 		t.Error(err)
 	}
-	f.row.Kept = "An ADD fails and leaves nothing behind, because the agent would forget the pod at its next start. DEL succeeds. The agent starts on the full disk, with all pods."
+	f.row.Kept = "ADD fails and leaves nothing behind, because the agent would forget the pod. DEL succeeds. The agent starts with all pods."
 	f.end()
 }
 

@@ -26,8 +26,8 @@ func TestResync(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "rs")
 	f := begin(t, s, "Agent killed at each step of a resync",
-		fmt.Sprintf("While the agent is down, %d interfaces with addresses are asked for through etcd, or are no longer. It is started, and killed with SIGKILL at once, when its "+
-			"socket appears, or after so many devices were made or removed; and started again.", extra))
+		fmt.Sprintf("While the agent is down, %d interfaces are requested through etcd, or no longer. The agent is killed at once, when its "+
+			"socket appears, or after some devices were made or removed.", extra))
 	etcd := s.etcd(t)
 	f.row.Until = "until ready and complete, at most, after the uninterrupted start"
 	kills := 0

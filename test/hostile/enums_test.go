@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/kernel"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/kernel"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )

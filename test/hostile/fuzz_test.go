@@ -3,12 +3,12 @@ package hostile
 import (
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/descriptors"
+	"github.com/contiv/contiv/internal/vswitch/fake"
+	"github.com/contiv/contiv/internal/vswitch/netalloc"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/netalloc"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/descriptors"
-	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/protobuf/proto"
 )
 

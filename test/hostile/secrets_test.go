@@ -24,6 +24,11 @@ func TestSecretsOfAllModelsAreRedacted(t *testing.T) {
 			for _, v := range Generate(sample, []string{secret}) {
 				name, value, _ := strings.Cut(v.What, " is ")
 				name = name[strings.LastIndex(name, ".")+1:]
+				if strings.HasSuffix(name, "_salt") {
+					if text, err := protojson.Marshal(record.Redact(v.Message)); err != nil || strings.Contains(string(text), "Salt") {
+						t.Errorf("%s: %s is shown: %s, %v", m.Name(), v.What, text, err)
+					}
+				}
 				if !strings.Contains(value, secret) || !strings.HasSuffix(name, "_key") && !strings.Contains(name, "secret") && !strings.Contains(name, "password") ||
 					strings.Contains(name, "public") {
 					continue

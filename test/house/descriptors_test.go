@@ -1,15 +1,16 @@
 package house
 
 // subject lists the allowed imports of descriptor packages, which must not import each other.
-var subject = []string{"api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptor"}
+var subject = []string{"api", "models", "kvscheduler", "internal/vswitch/netalloc", "internal/vswitch", "internal/vswitch/descriptors/descriptor"}
 
 var descriptorRooms = map[string][]string{
-	"vswitch/descriptors/interfaces":    subject,
-	"vswitch/descriptors/l2":            subject,
-	"vswitch/descriptors/l3":            subject,
-	"vswitch/descriptors/srv6":          subject,
-	"vswitch/descriptors/nat":           subject,
-	"vswitch/descriptors/acl":           append([]string{"filter"}, subject...),
-	"vswitch/descriptors/punt":          subject,
-	"vswitch/descriptors/unimplemented": subject,
+	"internal/vswitch/descriptors/descriptor":    {"api", "models", "kvscheduler", "internal/vswitch"},
+	"internal/vswitch/descriptors/interfaces":    subject,
+	"internal/vswitch/descriptors/l2":            subject,
+	"internal/vswitch/descriptors/l3":            subject,
+	"internal/vswitch/descriptors/srv6":          subject,
+	"internal/vswitch/descriptors/nat":           subject,
+	"internal/vswitch/descriptors/acl":           append([]string{"internal/vswitch/policyrules"}, subject...),
+	"internal/vswitch/descriptors/punt":          subject,
+	"internal/vswitch/descriptors/unimplemented": subject,
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/metrics"
+	"github.com/contiv/contiv/internal/lib/metrics"
 )
 
 const metricsPage = "../../docs/reference/metrics.md"
@@ -36,14 +36,14 @@ an interface end with it. A counter that the vswitch does not have is absent.
 // metricHelpers are functions that build metrics of a name and a help text, by file: the prefix of
 // the name.
 var metricHelpers = map[string]map[string]string{
-	"kvscheduler/metrics.go":             {"opts": "ligato_kvscheduler_", "histogram": "ligato_kvscheduler_"},
-	"cmd/contiv-calico-routes/run.go":    {"counter": "contiv_calico_"},
-	"plugins/statscollector/sessions.go": {"desc": ""},
+	"kvscheduler/metrics.go":                      {"opts": "ligato_kvscheduler_", "histogram": "ligato_kvscheduler_"},
+	"cmd/contiv-calico-routes/run.go":             {"counter": "contiv_calico_"},
+	"internal/plugins/statscollector/sessions.go": {"desc": ""},
 }
 
 // metricTables are files with tables of names and help texts.
 var metricTables = map[string][]string{
-	"ksr/stats.go": {"reflectorType"}, "plugins/statscollector/statscollector.go": {"podName", "podNamespace", "interfaceName"},
+	"internal/kubernetes/ksr/stats.go": {"reflectorType"}, "internal/plugins/statscollector/statscollector.go": {"podName", "podNamespace", "interfaceName"},
 }
 
 type metric struct {

@@ -10,7 +10,7 @@ import (
 
 // Only tests execute the program nft, directly or through a library: see docs/design/adr/012.
 func TestNothingExecutesNft(t *testing.T) {
-	for _, room := range []string{"vswitch", "linux", "netlink", "plugins", "cmd", "cni", "ctl"} {
+	for _, room := range []string{"internal/vswitch", "internal/vswitch/linux", "internal/netlink", "internal/plugins", "cmd", "internal/cni", "internal/ctl"} {
 		forEachFile(t, room, func(path string, file *ast.File) {
 			for _, imported := range file.Imports {
 				if imported.Path.Value == `"sigs.k8s.io/knftables"` {

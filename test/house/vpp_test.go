@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// vppFoundations lists the base packages under vswitch/vpp, with their allowed imports of each
+// vppFoundations lists the base packages under internal/vswitch/vpp, with their allowed imports of each
 // other.
 var vppFoundations = map[string][]string{
 	"vppapi":    {},
@@ -25,10 +25,10 @@ var vppFoundations = map[string][]string{
 	"vpptest":   {"vppapi", "startup"},
 }
 
-// Subsystems of the VPP driver do not import each other. They declare interfaces, which vswitch/vpp
+// Subsystems of the VPP driver do not import each other. They declare interfaces, which internal/vswitch/vpp
 // implements.
 func TestVPPSubsystemsStandAlone(t *testing.T) {
-	const driver = "vswitch/vpp/"
+	const driver = "internal/vswitch/vpp/"
 	dirs, err := os.ReadDir(filepath.Join("..", "..", driver))
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestVPPSubsystemsStandAlone(t *testing.T) {
 				name, _ := strconv.Unquote(imp.Path.Value)
 				target, ours := strings.CutPrefix(name, module+driver)
 				if ours && !slices.Contains(allowed, target) {
-					t.Errorf("%s imports %s: take a narrow interface, and let vswitch/vpp connect the two", path, target)
+					t.Errorf("%s imports %s: take a narrow interface, and let internal/vswitch/vpp connect the two", path, target)
 				}
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/kvscheduler/record"
-	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"

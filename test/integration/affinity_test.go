@@ -8,12 +8,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/internal/plugins/service"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 )

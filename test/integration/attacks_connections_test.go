@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netlink"
 )
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"golang.org/x/sys/unix"
 )
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
 // Pods must not reach programs that listen on loopback, such as agents, KSR and etcd members, even

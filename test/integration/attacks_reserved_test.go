@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/netlink/nft"
-	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/internal/netlink/nft"
+	"github.com/contiv/contiv/internal/plugins/service"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"

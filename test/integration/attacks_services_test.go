@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/internal/plugins/service"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -31,6 +31,16 @@ endpoints: [{addresses: [%[6]v], conditions: {ready: true}}]
 `, namespace, day, clusterIP, external, port, endpoint.Addr(), endpoint.Port())
 }
 
+// withNodePort gives a created service a node port.
+func withNodePort(manifest string, port uint16) string {
+	return strings.NewReplacer("spec: {", "spec: {type: NodePort, ", "ports: [{port: 80}]", fmt.Sprintf("ports: [{port: 80, nodePort: %d}]", port)).Replace(manifest)
+}
+
+// balanced moves the external IP of a created service to its status, as if a load balancer had it.
+func balanced(manifest string, addr netip.Addr) string {
+	return strings.NewReplacer("spec: {", fmt.Sprintf("status: {loadBalancer: {ingress: [{ip: %v}]}}\nspec: {type: LoadBalancer, ", addr), fmt.Sprintf("externalIPs: [%v], ", addr), "").Replace(manifest)
+}
+
 func (l *attackLab) podWithHostPort(t *testing.T, name string, port, podPort int32) lab.Pod {
 	t.Helper()
 	object := policylab.Template(lab.DefaultNamespace, name, name)
@@ -44,13 +54,13 @@ func (l *attackLab) podWithHostPort(t *testing.T, name string, port, podPort int
 // others. Its only endpoint refuses connections.
 func (l *attackLab) testAddressesOfOthers(t *testing.T) {
 	const victim, tenant = "zzz-victim", "aaa-tenant"
-	const podPort, hostPort = 9090, 18443
+	const podPort, hostPort, nodePort = 9090, 18443, 30777
 	nowhere := netip.AddrPortFrom(l.evil.Of(false), 1)
 	listen(t, l.near.Netns, netip.AddrPortFrom(l.near.Of(false), podPort))
 	old := l.podWithHostPort(t, "hostport", hostPort, podPort)
 
 	external, node := netip.MustParseAddr("203.0.113.77"), l.node1.Address.Addr()
-	of := created(victim, "01", "10.96.8.1", 80, netip.AddrPortFrom(l.near.Of(false), podPort), external)
+	of := withNodePort(created(victim, "01", "10.96.8.1", 80, netip.AddrPortFrom(l.near.Of(false), podPort), external), nodePort)
 	works := func() (errs error) {
 		for _, to := range []netip.AddrPort{netip.MustParseAddrPort("10.96.8.1:80"), netip.AddrPortFrom(external, 80)} {
 			c, err := dialTCP(l.evil.Netns, to)
@@ -59,10 +69,14 @@ func (l *attackLab) testAddressesOfOthers(t *testing.T) {
 			}
 			errs = errors.Join(errs, err)
 		}
-		if c, err := dialTCP(l.far.Netns, netip.AddrPortFrom(node, hostPort)); err != nil {
-			errs = errors.Join(errs, err)
-		} else {
-			c.Close()
+		for _, port := range []uint16{hostPort, nodePort} {
+			for _, client := range []string{l.far.Netns, l.evil.Netns, l.node2.Netns} {
+				c, err := dialTCP(client, netip.AddrPortFrom(node, port))
+				if err == nil {
+					c.Close()
+				}
+				errs = errors.Join(errs, err)
+			}
 		}
 		return errs
 	}
@@ -82,6 +96,10 @@ func (l *attackLab) testAddressesOfOthers(t *testing.T) {
 		"a pod that is an endpoint": {created(tenant, "02", "10.96.8.2", podPort, nowhere, l.near.Of(false)), "of the pod network"},
 		"an older external IP":      {created(tenant, "02", "10.96.8.2", 80, nowhere, external), "of " + victim + "/web"},
 		"a host port":               {created(tenant, "02", "10.96.8.2", hostPort, nowhere, node), "reserved for the host port of pod default/hostport"},
+		"a node port":               {created(tenant, "01", "10.96.8.2", nodePort, nowhere, node), "reserved for the node port of service " + victim + "/web"},
+		"a node port, by a load balancer's IP": {
+			balanced(created(tenant, "01", "10.96.8.2", nodePort, nowhere, node), node), "reserved for the node port of service " + victim + "/web",
+		},
 	} {
 		labtest.Apply(t, l.Lab, attack.manifest)
 		for _, node := range []string{"node1", "node2"} {

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/policylab"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
 // foreignSources returns one address of each kind that evil must not use as a source.
@@ -52,6 +52,8 @@ func TestAttacks(t *testing.T) {
 	t.Run("VXLAN", l.testVXLAN)
 	t.Run("translated VXLAN", l.testTranslatedVXLAN)
 	t.Run("VXLAN by another interface", l.testVXLANByAnotherInterface)
+	t.Run("messages of a link", l.testMessagesOfLink)
+	t.Run("path MTU of tunnels", l.testPathMTUOfTunnels)
 	t.Run("sources of pods by the uplink", l.testUplink)
 	t.Run("forged IPv6 by the uplink", l.testForgedIPv6)
 	t.Run("packets of no connection", l.testInvalid)
@@ -87,6 +89,7 @@ func TestAttacksOnTunnelsOverIPv6(t *testing.T) {
 	l.testVXLAN(t)
 	t.Run("translated", l.testTranslatedVXLAN)
 	t.Run("by another interface", l.testVXLANByAnotherInterface)
+	t.Run("path MTU", l.testPathMTUOfTunnels)
 	labtest.RequireQuiet(t, l.Lab)
 }
 
@@ -119,6 +122,28 @@ func (l *attackLab) testForeignSources(t *testing.T) {
 		l.wantCounted(t, before, "evil", reason, 15*3*2)
 		l.wantCounted(t, before, "evil", vswitch.DropMAC, 3)
 	}
+	l.wantService(t)
+}
+
+// testMessagesOfLink: multicast listener and neighbour discovery messages of a pod, which conntrack
+// does not track, leave the node neither to an unused cluster IP nor to another host.
+func (l *attackLab) testMessagesOfLink(t *testing.T) {
+	kinds := []byte{130, 131, 132, 133, 134, 135, 136, 137, 143}
+	outside := wireIn(t, l.state.Underlay(), "nodes")
+	ears := map[netip.Addr]*frames.Wire{outsideOf(true): outside, l.far.Of(true): l.far.Wire}
+	before := l.drops(t, "node1")
+	forged := map[string][]byte{}
+	for _, to := range []netip.Addr{outsideOf(true), l.far.Of(true), netip.MustParseAddr("fd96::7778")} {
+		for _, kind := range kinds {
+			name := fmt.Sprintf("[type %d to %v]", kind, to)
+			message := append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, l.evil.Of(true).AsSlice()...)
+			forged[name] = frames.ICMP(l.evil.MAC, l.evil.Gateway, l.evil.Of(true), to, append(message, name...))
+		}
+	}
+	for _, name := range l.arrived(t, forged, ears) {
+		t.Errorf("arrived: %s", name)
+	}
+	l.wantCounted(t, before, "evil", vswitch.DropND, len(forged))
 	l.wantService(t)
 }
 

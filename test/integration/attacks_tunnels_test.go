@@ -1,17 +1,21 @@
 package integration
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+	"golang.org/x/sys/unix"
 )
 
 type tunnelAttack struct {
@@ -139,6 +143,95 @@ func (l *attackLab) testVXLANByAnotherInterface(t *testing.T) {
 	l.near.Wire.Drain()
 	a.inject(t, "the address of a peer", spoof, a.node2, netip.AddrPortFrom(a.node1, 4789), l.node1, l.near)
 	a.awaitDrops(t, "node1", before, "", vswitch.DropVXLANInterface, 1)
+	own := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, l.node1), l.far.Of(a.overIPv6), l.near.Of(a.overIPv6), "the address of the node itself", false)
+	a.sent = append(a.sent, "the address of the node itself")
+	wireIn(t, spoof, "eth0").Send(t, frames.Between(deviceMAC(t, spoof, "eth0"), deviceMAC(t, l.node1.Netns, "stray0"),
+		netip.AddrPortFrom(a.node1, 50000), netip.AddrPortFrom(a.node1, 4789), string(frames.VXLAN(10, own))))
+	if a.overIPv6 { // Linux itself drops the IPv4 packet
+		a.awaitDrops(t, "node1", before, "", vswitch.DropUplink, 1)
+	}
 	a.requireNothingArrived(t)
+	l.wantService(t)
+}
+
+// testPathMTUOfTunnels: a host on the nodes' network sends path MTUs to a peer. Only one about a TCP
+// connection of the node counts, because TCP checks that its sender saw the connection.
+func (l *attackLab) testPathMTUOfTunnels(t *testing.T) {
+	const port = 7790
+	a := l.tunnelAttack(t)
+	router := wireIn(t, l.state.Underlay(), "nodes")
+	from, to := deviceMAC(t, l.state.Underlay(), "nodes"), deviceMAC(t, l.node1.Netns, "eth0")
+	host := map[bool]netip.Addr{false: lab.RouterAddress.Addr(), true: netip.MustParseAddr("fd16::fe")}[a.overIPv6]
+	report := func(mtu uint32, quoted []byte) {
+		t.Helper()
+		kind := [2]byte{3, 4}
+		if a.overIPv6 {
+			kind = [2]byte{2, 0}
+		}
+		router.Send(t, frames.ICMPError(from, to, host, kind[0], kind[1], mtu, quoted))
+	}
+	learned := func() string {
+		t.Helper()
+		out := command.In(t, l.node1.Netns, "ip route get "+a.node2.String())
+		_, mtu, _ := strings.Cut(out, " mtu ")
+		return strings.TrimSpace(mtu)
+	}
+
+	// A socket for all addresses, of which others know the port.
+	if err := labtest.Inside(l.node1.Netns, func() error {
+		socket, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		if err == nil {
+			t.Cleanup(func() { socket.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	at := netip.AddrPortFrom
+	vxlan := frames.Between(from, to, at(a.node1, 50000), at(a.node2, 4789), string(frames.VXLAN(10, make([]byte, 64))))
+	before := l.drops(t, "node1")
+	forged := [][]byte{
+		vxlan, frames.WithHeaders(vxlan, unix.IPPROTO_DSTOPTS),
+		frames.ICMP(from, to, a.node1, a.node2, []byte{map[bool]byte{false: 8, true: 128}[a.overIPv6], 0, 0, 0, 0, 1, 0, 1}),
+		frames.Between(from, to, at(a.node1, port), at(a.node2, port), "of a socket"),
+		frames.TCP(from, to, at(a.node1, port), at(a.node2, port), frames.ACK),
+	}
+	for _, quoted := range forged {
+		for _, mtu := range []uint32{68, 552, 1280, 1400} {
+			report(mtu, quoted)
+		}
+	}
+	l.wantCounted(t, before, "", vswitch.DropICMP, 4*len(forged))
+	if mtu := learned(); mtu != "" {
+		t.Errorf("the path to the peer has MTU %q", mtu)
+	}
+
+	listen(t, l.node2.Netns, at(a.node2, port))
+	ear := wireIn(t, l.node2.Netns, "eth0")
+	conn, err := dialTCP(l.node1.Netns, at(a.node2, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const text = "what the router quotes"
+	if _, err := conn.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	seen := ear.Receive(await.Patience, frames.Containing(text))
+	if seen == nil {
+		t.Fatal("the peer does not get the text")
+	}
+	quoted := seen[len(seen)-1]
+	seq := quoted[map[bool]int{false: 14 + 20 + 4, true: 14 + 40 + 4}[a.overIPv6]:]
+	next := binary.BigEndian.Uint32(seq) + uint32(len(text))
+	binary.BigEndian.PutUint32(seq, next)
+	defer command.In(t, l.node1.Netns, "ip route flush cache; ip -6 route flush cache")
+	await.That(t, "the path MTU of a TCP connection is learned", func() error {
+		report(1400, quoted)
+		if mtu := learned(); !strings.HasPrefix(mtu, "1400") {
+			return fmt.Errorf("MTU %q", mtu)
+		}
+		return nil
+	})
 	l.wantService(t)
 }

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
 // A node gets its address by DHCP. The server starts after the agent and later leases another

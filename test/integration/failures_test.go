@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/plugins/ipam"
-	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/internal/plugins/ipam"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

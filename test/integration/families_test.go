@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"

@@ -7,15 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/hostile"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // stateOfSamples contains objects of kinds that the lab does not create.
@@ -84,8 +86,8 @@ func TestHostileState(t *testing.T) {
 		l.wantAlive(t, when, "node1", p1)
 		l.wantAlive(t, when, "node2", p2)
 	}
-	for _, resource := range dbresources.All() {
-		var variants [][]byte
+	for _, resource := range kubestate.All() {
+		var variants []variant
 		for key, data := range original {
 			if !strings.HasPrefix(key, resource.KeyPrefix) {
 				continue
@@ -95,33 +97,33 @@ func TestHostileState(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, v := range hostile.Generate(sample, overlap) {
-				if data, err := dbresources.Marshal(v.Message); err == nil && len(data) < 1<<20 {
-					variants = append(variants, data)
+				if data, err := kubestate.Marshal(v.Message); err == nil && len(data) < 1<<20 {
+					variants = append(variants, variant{data, v.Message})
 				}
 			}
 		}
-		if len(variants) == 0 && resource.Keyword != dbresources.NodeConfig {
+		if len(variants) == 0 && resource.Keyword != kubestate.NodeConfig {
 			t.Errorf("no %s to derive hostile ones from", resource.Keyword)
 		}
 		if perKind > 0 && len(variants) > perKind {
-			some := make([][]byte, perKind)
+			some := make([]variant, perKind)
 			for i := range some {
 				some[i] = variants[i*len(variants)/perKind]
 			}
 			variants = some
 		}
 		for _, text := range garbage {
-			variants = append(variants, []byte(text))
+			variants = append(variants, variant{data: []byte(text)})
 		}
-		for i, data := range variants {
-			key := fmt.Sprintf("%sh%d/namespace/default", resource.KeyPrefix, i)
+		for i, v := range variants {
+			key, data := v.at(t, resource.KeyPrefix, fmt.Sprint("h", i))
 			switch {
-			case resource.Keyword == dbresources.VppNode && i%2 == 0:
+			case resource.Keyword == kubestate.VppNode && i%2 == 0:
 				key = fmt.Sprintf("allocatedIDs/%d", 100+i)
-			case resource.Keyword == dbresources.Node && i%2 == 0:
-				key = dbresources.NodeKey("node2")
-			case resource.Keyword == dbresources.NodeConfig:
-				key = dbresources.NodeConfigKey("node2")
+			case resource.Keyword == kubestate.Node && i%2 == 0:
+				key, data = v.at(t, resource.KeyPrefix, "node2")
+			case resource.Keyword == kubestate.NodeConfig:
+				key = kubestate.NodeConfigKey("node2")
 			}
 			if _, err := l.etcd.Put(t.Context(), models.KSRPrefix+key, string(data)); err != nil {
 				t.Fatal(err)
@@ -145,6 +147,12 @@ func TestHostileState(t *testing.T) {
 	l.barrier(t, "claims")
 	l.resync(t, "node1")
 	alive("claims")
+	await.That(t, "status names a value that cannot be used", func() error {
+		if out := statusOf(l.Lab); !strings.Contains(out, "values of the cluster's state in etcd are INVALID, such as: "+models.KSRPrefix) {
+			return fmt.Errorf("status is\n%s", out)
+		}
+		return nil
+	})
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"), l.StartAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}
@@ -190,6 +198,40 @@ func TestHostileState(t *testing.T) {
 			t.Error("an agent has ended")
 		}
 	}
+}
+
+// variant is a hostile value of the cluster's state. message is nil if it cannot be decoded.
+type variant struct {
+	data    []byte
+	message proto.Message
+}
+
+// at returns the key of a name, and the value with the name and the namespace of the key: agents ignore
+// others. Some values keep their own names.
+func (v variant) at(t *testing.T, prefix, name string) (key string, data []byte) {
+	t.Helper()
+	key = prefix + name
+	if v.message == nil {
+		return key, v.data
+	}
+	m := v.message.ProtoReflect()
+	field := func(name protoreflect.Name) protoreflect.FieldDescriptor { return m.Descriptor().Fields().ByName(name) }
+	namespaced := field("namespace") != nil
+	if namespaced {
+		key += "/namespace/default"
+	}
+	if len(v.data)%4 == 0 || field("name") == nil || prefix == kubestate.VppNodePrefix {
+		return key, v.data
+	}
+	m.Set(field("name"), protoreflect.ValueOfString(name))
+	if namespaced {
+		m.Set(field("namespace"), protoreflect.ValueOfString("default"))
+	}
+	data, err := kubestate.Marshal(v.message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, data
 }
 
 // reflected returns the Kubernetes state in etcd by key without the common prefix.

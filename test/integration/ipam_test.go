@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +64,12 @@ func require(t *testing.T) *lab.Lab {
 func pod(t *testing.T, l *lab.Lab, name, node string) lab.Pod {
 	t.Helper()
 	return labtest.AddPods(t, l, lab.PodSpec{Name: name, Node: node})[0]
+}
+
+// statusOf returns the output of contivctl status in one line.
+func statusOf(l *lab.Lab) string {
+	out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status").CombinedOutput() // the exit code reports problems, too
+	return strings.Join(strings.Fields(string(out)), " ")
 }
 
 func requireConnected(t *testing.T, l *lab.Lab, pods ...lab.Pod) {

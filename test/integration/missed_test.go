@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/labtest"
 )

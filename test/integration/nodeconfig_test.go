@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/contivconf"
-	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
@@ -60,7 +60,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "KSR writes to etcd again", func() error {
-		return n.requireKey(models.KSRPrefix + dbresources.PodKey("late", "default"))
+		return n.requireKey(models.KSRPrefix + kubestate.PodKey("late", "default"))
 	})
 	if err := n.requireKey(nodeConfigKey); err != nil {
 		t.Error(err)
@@ -116,7 +116,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	requireRestartWithoutOperations(t, l, "node1")
 }
 
-var nodeConfigKey = models.KSRPrefix + dbresources.NodeConfigKey("node1")
+var nodeConfigKey = models.KSRPrefix + kubestate.NodeConfigKey("node1")
 
 type nodeConfigSite struct {
 	*testing.T

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/policylab"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -209,7 +209,7 @@ endpoints: [{addresses: ["%s"], nodeName: node1, conditions: {ready: true}}]
 		l.reaches(t, "in addition to an unreadable address, "+to, l.far.Netns, to, 80)
 	}
 	l.keep(t, "texts", manifest("198.51.100.12", zeros))
-	l.statusTells(t, false, "default/texts")
+	l.statusTells(t, false, "service default/texts", "endpointslice default/texts-1")
 }
 
 // Networks of policies are parsed as in Kubernetes, in allow rules, exceptions and deny rules.

@@ -14,12 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/dbresources"
-	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/internal/agent/history"
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/podmanager"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/ipnet"
-	"github.com/contiv/contiv/plugins/podmanager"
-	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
@@ -127,7 +127,7 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			if err := l.StartKSR(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if r, err := etcd.Get(t.Context(), models.KSRPrefix+dbresources.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(dbresources.FormatValue()) {
+			if r, err := etcd.Get(t.Context(), models.KSRPrefix+kubestate.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(kubestate.FormatValue()) {
 				t.Errorf("format of the content: %v, %v", r, err)
 			}
 			await.That(t, "the older policy is gone", func() error { return ping(t, client, closed) })
@@ -298,13 +298,13 @@ func TestEtcdOfANewerVersion(t *testing.T) {
 	t.Cleanup(func() { etcd.Close() })
 	format := func(value string) {
 		t.Helper()
-		if _, err := etcd.Put(context.WithoutCancel(t.Context()), models.KSRPrefix+dbresources.FormatKey, value); err != nil {
+		if _, err := etcd.Put(context.WithoutCancel(t.Context()), models.KSRPrefix+kubestate.FormatKey, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	format(`{"number":99}`)
 	t.Cleanup(func() { awaitStatus(t, l, "node1", "healthy", "", "") })
-	t.Cleanup(func() { format(string(dbresources.FormatValue())) })
+	t.Cleanup(func() { format(string(kubestate.FormatValue())) })
 	awaitStatus(t, l, "node1", "degraded", "etcd", "was written by a newer version of Contiv")
 	if err := ping(t, a, b); err != nil {
 		t.Error(err)

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/feedback"
+	"github.com/contiv/contiv/internal/plugins/policy"
+	"github.com/contiv/contiv/internal/plugins/policy/denials"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/policy"
-	"github.com/contiv/contiv/plugins/policy/denials"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/policylab"

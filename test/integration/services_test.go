@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/internal/ctl/why"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
 const serviceManifest = `apiVersion: v1

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/internal/agent/pathexplain"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
@@ -119,7 +119,7 @@ func TestLostAddressOfANode(t *testing.T) {
 	awaitStatus(t, l, "node2", "degraded", "vswitch", lost)
 	await.That(t, "why says that the address is lost", func() error {
 		answer, code := askWhy(t, l, web.Name, db.Name)
-		if code == 1 && slices.ContainsFunc(answer.Findings, func(f path.Finding) bool { return strings.HasPrefix(f.Text, lost) }) {
+		if code == 1 && slices.ContainsFunc(answer.Findings, func(f pathexplain.Finding) bool { return strings.HasPrefix(f.Text, lost) }) {
 			return nil
 		}
 		return fmt.Errorf("exit code %d: %+v", code, answer)

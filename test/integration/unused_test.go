@@ -10,11 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
-	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
 // testUnusedClusterIPs: nodes drop packets to unassigned cluster IPs, even if an endpoint has the
@@ -49,6 +48,8 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 		l.refused(t, "the node connects to "+to, node, to, 80)
 	}
 	pod := labtest.Wire(t, l.near)
+	// The gateway of policylab.Config. Without it, IPv6 packets to the outside would not leave the node.
+	command.In(t, state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad")
 	outside := wireIn(t, state.Underlay(), "nodes")
 	outside.Drain()
 	for _, text := range []string{"10.96.0.60", "fd96::60", "10.96.77.78", "fd96::7778", "10.96.77.77", "fd96::7777"} {
@@ -75,10 +76,15 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 			sendRaw(t, node, netip.AddrPortFrom(own, uint16(6100+i)), netip.AddrPortFrom(to, 80), flags)
 		}
 	}
-	pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, pod.Of(false), lab.OutsideAddress.Addr(), "the last one", false))
-	seen := outside.Receive(await.Patience, frames.Containing("the last one"))
-	if seen == nil {
-		t.Fatal("packets of the pod to the outside do not arrive")
+	var seen [][]byte
+	for _, ipv6 := range []bool{true, false} {
+		last := fmt.Sprint("the last one, IPv6: ", ipv6)
+		pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, pod.Of(ipv6), outsideOf(ipv6), last, false))
+		until := outside.Receive(await.Patience, frames.Containing(last))
+		if until == nil {
+			t.Fatalf("packets of the pod to %v do not leave the node", outsideOf(ipv6))
+		}
+		seen = append(seen, until...)
 	}
 	for _, frame := range seen {
 		if frames.MAC(frame[6:12]) == routerMAC {

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/why"
-	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/internal/agent/pathexplain"
+	"github.com/contiv/contiv/internal/ctl/why"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
 func askWhy(t *testing.T, l *lab.Lab, args ...string) (why.Answer, int) {
@@ -184,7 +184,7 @@ func TestWhy(t *testing.T) {
 		ignore("1")
 		a, code := askWhy(t, l, web.Name, db.Name)
 		ignore("0")
-		if i := slices.IndexFunc(a.Probes, func(p path.Probe) bool { return p.End }); code != 0 || a.Verdict != why.Reached || i < 0 || a.Probes[i].Kind != "udp" {
+		if i := slices.IndexFunc(a.Probes, func(p pathexplain.Probe) bool { return p.End }); code != 0 || a.Verdict != why.Reached || i < 0 || a.Probes[i].Kind != "udp" {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
 	})
@@ -257,7 +257,7 @@ func TestWhy(t *testing.T) {
 	})
 
 	// The agent restores a pod's interface that was removed, and the pod's timeline shows it.
-	// health/path tests the findings during the fault.
+	// internal/agent/pathexplain tests the findings during the fault.
 	t.Run("namespace emptied", func(t *testing.T) {
 		command.In(t, web.Netns, "ip addr flush dev eth0")
 		healthy()

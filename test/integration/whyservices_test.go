@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/internal/ctl/why"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
 const asked = `apiVersion: v1

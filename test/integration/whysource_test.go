@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/internal/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
 	"github.com/contiv/contiv/test/lab/apiserver"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"

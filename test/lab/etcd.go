@@ -4,7 +4,7 @@ import (
 	"context"
 	"net"
 
-	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"golang.org/x/sys/unix"
 	"os"
 	"strings"
 	"time"
@@ -65,5 +66,7 @@ func ProcessesIn(netns, name string) []Process {
 // Kill ends the process with SIGKILL and waits until it has ended.
 func (p Process) Kill() error { return p.kill() }
 
-// NewREST returns a client of the REST API on a unix socket.
-func NewREST(socket string) *REST { return newREST(socket) }
+// Freeze stops the process with SIGSTOP, like an endless loop, until the caller calls thaw.
+func (p Process) Freeze() (thaw func() error, err error) {
+	return func() error { return p.signal(unix.SIGCONT) }, p.signal(unix.SIGSTOP)
+}

@@ -43,7 +43,7 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	}
 	switch role {
 	case ksrRole:
-		return newREST(l.ksrSocket()).Ready
+		return NewREST(l.ksrSocket()).Ready
 	case etcdRole:
 		return l.etcdReady(st)
 	}

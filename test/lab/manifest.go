@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/ksr/manifests"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

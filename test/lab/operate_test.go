@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"

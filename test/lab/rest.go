@@ -17,7 +17,8 @@ type REST struct {
 	client *http.Client
 }
 
-func newREST(socket string) *REST {
+// NewREST returns a client of the REST API on a unix socket.
+func NewREST(socket string) *REST {
 	return &REST{socket: socket, client: &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -27,7 +28,7 @@ func newREST(socket string) *REST {
 }
 
 // Agent returns a client of the REST API of a node's agent.
-func (l *Lab) Agent(node string) *REST { return newREST(l.AgentSocket(node)) }
+func (l *Lab) Agent(node string) *REST { return NewREST(l.AgentSocket(node)) }
 
 // Ready returns nil if the process is ready, otherwise the reason.
 func (r *REST) Ready(ctx context.Context) error {

@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -105,7 +105,7 @@ func (l *Lab) startKSR(ctx context.Context, st *State) error {
 	if err := l.start(st, ksrRole, st.Underlay(), "contiv-ksr", args...); err != nil {
 		return err
 	}
-	return l.await(ctx, "KSR", st.Processes[ksrRole], newREST(l.ksrSocket()).Ready)
+	return l.await(ctx, "KSR", st.Processes[ksrRole], NewREST(l.ksrSocket()).Ready)
 }
 
 // StopEtcd stops etcd and keeps its data.

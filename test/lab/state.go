@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/internal/lib/config"
 )
 
 // State is the content of state.json.

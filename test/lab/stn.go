@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/contiv/contiv/stn/client"
+	"github.com/contiv/contiv/internal/stn/client"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,5 +112,5 @@ func (l *Lab) FreezeVPP(node string) (thaw func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() error { return p.signal(unix.SIGCONT) }, p.signal(unix.SIGSTOP)
+	return p.Freeze()
 }

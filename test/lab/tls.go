@@ -11,9 +11,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/contiv/contiv/ksr/access"
-	"github.com/contiv/contiv/ksr/credentials"
-	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/internal/etcd/pki"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/access"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/credentials"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/internal/vswitch/linux"
+	"github.com/contiv/contiv/internal/vswitch/vpp/startup"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/linux"
-	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"golang.org/x/sys/unix"
 )
 

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/internal/plugins/ipam"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/plugins/ipam"
-	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/vishvananda/netlink"

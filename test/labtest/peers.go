@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
 	"github.com/contiv/contiv/test/lab"
 )
 

@@ -89,7 +89,7 @@ func linkPrograms(shared string) (dir string, err error) {
 // are static.
 func Build(args ...string) error {
 	const ldflags = "-s -w"
-	cmd := exec.Command("go", append([]string{"build", "-ldflags", ldflags, "-ldflags", "./cmd/contiv-cni=" + ldflags + " -E contiv_cni_start"}, args...)...)
+	cmd := exec.Command("go", append([]string{"build", "-ldflags", ldflags}, args...)...)
 	cmd.Dir = Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/internal/ctl/why"
 	"github.com/contiv/contiv/test/lab"
 )
 

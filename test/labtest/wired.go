@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/lab"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netlink"
 )
 

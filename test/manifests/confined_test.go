@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ctl/install"
+	"github.com/contiv/contiv/internal/ctl/install"
 	corev1 "k8s.io/api/core/v1"
 )
 

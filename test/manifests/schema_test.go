@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/plugins/contivconf"
-	service "github.com/contiv/contiv/plugins/service/config"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/vswitch/vpp/startup"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/lib/config"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
+	service "github.com/contiv/contiv/internal/plugins/service/config"
+	"github.com/contiv/contiv/internal/vswitch/vpp/startup"
 )
 
 var update = flag.Bool("update", false, "write the schema of the chart's values")

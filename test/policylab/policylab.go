@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/internal/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

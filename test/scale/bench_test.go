@@ -6,13 +6,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/internal/etcd/store"
 )
 
-const (
-	benchNodes       = 1000
-	benchPodsPerNode = 30
-)
+const benchPodsPerNode = 30
+
+func benchNodes() int { return unlessShort(1000, 30) }
+
+// unlessShort returns a size, or a small one for -short, which only shows that benchmarks work.
+func unlessShort(size, small int) int {
+	if testing.Short() {
+		return small
+	}
+	return size
+}
 
 func heap() float64 {
 	runtime.GC()
@@ -23,7 +30,7 @@ func heap() float64 {
 }
 
 func BenchmarkStartup(b *testing.B) {
-	c := newCluster(b, benchNodes, benchPodsPerNode)
+	c := newCluster(b, benchNodes(), benchPodsPerNode)
 	var used float64
 	for b.Loop() {
 		b.StopTimer()
@@ -40,7 +47,7 @@ func BenchmarkStartup(b *testing.B) {
 }
 
 func BenchmarkRestart(b *testing.B) {
-	m := newMachine(b, newCluster(b, benchNodes, benchPodsPerNode))
+	m := newMachine(b, newCluster(b, benchNodes(), benchPodsPerNode))
 	a := m.start()
 	for i := range benchPodsPerNode {
 		a.addPod(i)
@@ -56,7 +63,7 @@ func BenchmarkRestart(b *testing.B) {
 
 // running starts an agent in the cluster and adds its pods.
 func running(b *testing.B) (*cluster, *agent) {
-	c := newCluster(b, benchNodes, benchPodsPerNode)
+	c := newCluster(b, benchNodes(), benchPodsPerNode)
 	a := newMachine(b, c).start()
 	b.Cleanup(a.stop)
 	for i := range benchPodsPerNode {
@@ -75,7 +82,7 @@ func BenchmarkPodEvent(b *testing.B) {
 				b.StopTimer()
 				var changes []store.Change
 				for i := range burst {
-					changes = append(changes, c.putPod(2+i%(benchNodes-1), i%benchPodsPerNode, fmt.Sprint(burst, n)))
+					changes = append(changes, c.putPod(2+i%(benchNodes()-1), i%benchPodsPerNode, fmt.Sprint(burst, n)))
 				}
 				b.StartTimer()
 				a.after(burst, func() { c.write(changes...) })
@@ -87,7 +94,7 @@ func BenchmarkPodEvent(b *testing.B) {
 
 func BenchmarkNodeJoin(b *testing.B) {
 	c, a := running(b)
-	joins := c.joins(benchNodes + 1)
+	joins := c.joins(benchNodes() + 1)
 	var leaving time.Duration
 	for b.Loop() {
 		a.after(len(joins), func() { c.write(joins...) })

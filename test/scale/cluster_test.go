@@ -12,10 +12,10 @@ import (
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/vppnode"
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/storetest/memory"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/memory"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -58,7 +58,7 @@ func (c *cluster) write(changes ...store.Change) {
 }
 
 func (c *cluster) put(key string, value proto.Message) store.Change {
-	data, err := dbresources.Marshal(value)
+	data, err := kubestate.Marshal(value)
 	if err != nil {
 		c.tb.Fatal(err)
 	}

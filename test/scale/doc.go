@@ -5,7 +5,7 @@
 //	 n nodes, m pods       (as etcd)         │                             │
 //	                                       bolt                       kvscheduler
 //	                                     (mirror)                      │       │
-//	                                                          vswitch/fake   linux models
+//	                                                          internal/vswitch/fake   linux models
 //	                                                                         in memory
 //
 // The tests check the result with a small cluster. The benchmarks use 1 000 nodes and 30 000 pods:

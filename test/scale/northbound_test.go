@@ -10,18 +10,18 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/controller/dbwatcher"
-	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/controller/dbwatcher"
+	"github.com/contiv/contiv/internal/controller/feedback"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/descriptors"
+	"github.com/contiv/contiv/internal/vswitch/fake"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/bolt"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/store/etcd/etcdtest"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/descriptors"
-	"github.com/contiv/contiv/vswitch/fake"
 )
 
 // northbound is an agent without plugins on a real etcd.
@@ -174,7 +174,7 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 // write until all values are configured and until their status is in etcd, and the final heap of
 // agent and etcd, which share the process.
 func BenchmarkNorthboundThroughEtcd(b *testing.B) {
-	const values = 10000
+	values := unlessShort(10_000, 500)
 	for _, each := range []int{1, 100} {
 		b.Run(fmt.Sprintf("each=%d", each), func(b *testing.B) {
 			var settled, told time.Duration

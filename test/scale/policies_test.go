@@ -12,13 +12,13 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/policy"
-	"github.com/contiv/contiv/netlink/conntrack"
-	"github.com/contiv/contiv/netlink/namespace"
-	"github.com/contiv/contiv/netlink/nft"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/kernel/policies"
-	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/netlink/conntrack"
+	"github.com/contiv/contiv/internal/netlink/namespace"
+	"github.com/contiv/contiv/internal/netlink/nft"
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/kernel/policies"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -141,16 +141,16 @@ func ports(i int) []*policy.Policy_Port {
 	return []*policy.Policy_Port{{Protocol: policy.Policy_Port_TCP, Port: &policy.Policy_Port_PortNameOrNumber{Number: int32(1 + i%65535)}}}
 }
 
-// manyPolicies is the number of policies, or of rules of one policy, in BenchmarkPolicies.
-const manyPolicies = 5000
+// manyPolicies returns the number of policies, or of rules of one policy, in BenchmarkPolicies.
+func manyPolicies() int { return unlessShort(5000, 100) }
 
 var policiesOf = []struct {
 	name  string
-	lists int
+	lists func() int
 	of    func() []*policy.Policy
 }{
 	{"ingress", manyPolicies, func() (list []*policy.Policy) {
-		for i := range manyPolicies {
+		for i := range manyPolicies() {
 			list = append(list, &policy.Policy{
 				Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
 				IngressRule: []*policy.Policy_IngressRule{{From: peers(i), Port: ports(i)}},
@@ -158,8 +158,8 @@ var policiesOf = []struct {
 		}
 		return list
 	}},
-	{"both directions", 2 * manyPolicies, func() (list []*policy.Policy) {
-		for i := range manyPolicies {
+	{"both directions", func() int { return 2 * manyPolicies() }, func() (list []*policy.Policy) {
+		for i := range manyPolicies() {
 			list = append(list, &policy.Policy{
 				Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS_AND_EGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
 				IngressRule: []*policy.Policy_IngressRule{{From: peers(i), Port: ports(i)}},
@@ -168,9 +168,9 @@ var policiesOf = []struct {
 		}
 		return list
 	}},
-	{"rules of one", 1, func() []*policy.Policy {
+	{"rules of one", func() int { return 1 }, func() []*policy.Policy {
 		p := &policy.Policy{Name: "p", Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: &policy.Policy_LabelSelector{}}
-		for i := range manyPolicies {
+		for i := range manyPolicies() {
 			p.IngressRule = append(p.IngressRule, &policy.Policy_IngressRule{From: peers(i % 50), Port: ports(i)})
 		}
 		return []*policy.Policy{p}
@@ -207,7 +207,7 @@ func BenchmarkPolicies(b *testing.B) {
 				before := cpuTime(b)
 				p.after(b, func() { c.write(all...) }, func(have map[string]*filter.AccessList) bool {
 					lists = len(have)
-					return lists >= kind.lists
+					return lists >= kind.lists()
 				})
 				b.StopTimer()
 				used += cpuTime(b) - before
@@ -223,8 +223,8 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// selectedBy is the number of policies that select a label in BenchmarkPoliciesOfALabel.
-const selectedBy = 1000
+// selectedBy returns the number of policies that select a label in BenchmarkPoliciesOfALabel.
+func selectedBy() int { return unlessShort(1000, 100) }
 
 // BenchmarkPoliciesOfALabel measures the time from etcd to the last change of nftables when a pod
 // gets or loses a label that 1 000 policies select: as a peer, which changes 1 000 sets, and as the
@@ -234,7 +234,7 @@ func BenchmarkPoliciesOfALabel(b *testing.B) {
 		b.Run(kind, func(b *testing.B) {
 			c, p := withPolicies(b, 100, benchPodsPerNode)
 			var all []store.Change
-			for i := range selectedBy {
+			for i := range selectedBy() {
 				// Each policy has a different selector.
 				marked := &policy.Policy_LabelSelector{MatchExpression: []*policy.Policy_LabelSelector_LabelExpression{{
 					Key: "marked", Operator: policy.Policy_LabelSelector_LabelExpression_IN, Value: []string{"yes", fmt.Sprint(i)}}}}
@@ -245,8 +245,8 @@ func BenchmarkPoliciesOfALabel(b *testing.B) {
 				}
 				all = append(all, c.putPolicy(np))
 			}
-			p.after(b, func() { c.write(all...) }, func(lists map[string]*filter.AccessList) bool { return len(lists) == selectedBy })
-			node, want := 2, selectedBy
+			p.after(b, func() { c.write(all...) }, func(lists map[string]*filter.AccessList) bool { return len(lists) == selectedBy() })
+			node, want := 2, selectedBy()
 			if kind == "as a subject" {
 				node, want = 1, 1
 			}
@@ -280,8 +280,8 @@ func BenchmarkPoliciesOfALabel(b *testing.B) {
 // nodes and 30 000 pods with 3 000 policies, 300 of which select each of its pods. It also reports
 // the live heap.
 func BenchmarkPoliciesOfALargeCluster(b *testing.B) {
-	const policies = 3000
-	c := newCluster(b, benchNodes, benchPodsPerNode)
+	policies := unlessShort(3000, 300)
+	c := newCluster(b, benchNodes(), benchPodsPerNode)
 	var all []store.Change
 	for i := range policies {
 		all = append(all, c.putPolicy(&policy.Policy{

@@ -10,7 +10,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
-	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/internal/etcd/store"
 	"github.com/contiv/contiv/test/await"
 	"go.uber.org/goleak"
 )

@@ -21,9 +21,10 @@ import (
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/node"
 	k8s "github.com/contiv/contiv/api/contiv/service"
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/vishvananda/netlink"
@@ -451,7 +452,7 @@ func newContiv(b testing.TB, binaries, name string) *side {
 	put := func(values map[string]proto.Message) {
 		var ops []clientv3.Op
 		for key, value := range values {
-			data, err := dbresources.Marshal(value)
+			data, err := kubestate.Marshal(value)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -461,14 +462,14 @@ func newContiv(b testing.TB, binaries, name string) *side {
 			b.Fatal(err)
 		}
 	}
-	put(map[string]proto.Message{dbresources.NodeKey("node1"): &node.Node{Name: "node1", Addresses: []*node.NodeAddress{{Type: node.NodeAddress_NodeInternalIP, Address: nodeIP}}}})
-	if _, err := db.Put(b.Context(), models.KSRPrefix+dbresources.ReflectedKey, "{}"); err != nil {
+	put(map[string]proto.Message{kubestate.NodeKey("node1"): &node.Node{Name: "node1", Addresses: []*node.NodeAddress{{Type: node.NodeAddress_NodeInternalIP, Address: nodeIP}}}})
+	if _, err := db.Put(b.Context(), models.KSRPrefix+kubestate.ReflectedKey, "{}"); err != nil {
 		b.Fatal(err)
 	}
 	s.put = func(services ...testService) {
 		values := map[string]proto.Message{}
 		for i, t := range services {
-			values[dbresources.ServiceKey(t.name, "default")], values[dbresources.EndpointSliceKey(t.name+"-1", "default")] = reflected(t)
+			values[kubestate.ServiceKey(t.name, "default")], values[kubestate.EndpointSliceKey(t.name+"-1", "default")] = reflected(t)
 			if len(values) >= 100 || i == len(services)-1 {
 				put(values)
 				clear(values)
@@ -500,8 +501,8 @@ const kubeProxyVariable = "CONTIV_KUBE_PROXY"
 func newKubeProxy(b testing.TB, name string) *side {
 	b.Helper()
 	program := os.Getenv(kubeProxyVariable)
-	if home, err := os.UserHomeDir(); program == "" && err == nil {
-		program = filepath.Join(home, ".cache/contiv/kubernetes/kube-proxy")
+	if cache, err := e2e.DefaultCache(); program == "" && err == nil {
+		program = filepath.Join(e2e.Places{Source: labtest.Root, Cache: cache}.KubernetesDir(), "kube-proxy")
 	}
 	if _, err := os.Stat(program); err != nil {
 		b.Skipf("there is no kube-proxy to compare with: run make e2e, which builds it, or name the program in %s: %v", kubeProxyVariable, err)

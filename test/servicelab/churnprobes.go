@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/pod"
-	policies "github.com/contiv/contiv/plugins/policy/oracle"
-	"github.com/contiv/contiv/plugins/service/oracle"
+	policies "github.com/contiv/contiv/internal/plugins/policy/oracle"
+	"github.com/contiv/contiv/internal/plugins/service/oracle"
 	"github.com/contiv/contiv/test/labtest"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/rpc"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/internal/etcd/store"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/store"
-	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
 )
 

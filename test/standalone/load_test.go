@@ -3,7 +3,6 @@ package standalone
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"runtime"
@@ -15,20 +14,20 @@ import (
 	"github.com/contiv/contiv/api/contiv/rpc"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/client"
-	"github.com/contiv/contiv/controller"
-	"github.com/contiv/contiv/controller/dbwatcher"
-	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/internal/agent/northbound"
+	"github.com/contiv/contiv/internal/controller"
+	"github.com/contiv/contiv/internal/controller/dbwatcher"
+	"github.com/contiv/contiv/internal/controller/feedback"
+	"github.com/contiv/contiv/internal/etcd/store/bolt"
+	"github.com/contiv/contiv/internal/etcd/store/etcd"
+	"github.com/contiv/contiv/internal/etcd/store/etcd/etcdtest"
+	"github.com/contiv/contiv/internal/lib/listener"
+	"github.com/contiv/contiv/internal/plugins/contivgrpc"
+	"github.com/contiv/contiv/internal/vswitch"
+	"github.com/contiv/contiv/internal/vswitch/descriptors"
+	"github.com/contiv/contiv/internal/vswitch/fake"
 	"github.com/contiv/contiv/kvscheduler"
-	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/northbound"
-	"github.com/contiv/contiv/plugins/contivgrpc"
-	"github.com/contiv/contiv/store/bolt"
-	"github.com/contiv/contiv/store/etcd"
-	"github.com/contiv/contiv/store/etcd/etcdtest"
-	"github.com/contiv/contiv/vswitch"
-	"github.com/contiv/contiv/vswitch/descriptors"
-	"github.com/contiv/contiv/vswitch/fake"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -79,7 +78,7 @@ func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 	}
 	loop := controller.New(controller.Options{
 		Config: controller.DefaultConfig(), Scheduler: controller.NewScheduler(scheduler),
-		Sources: []controller.ExternalConfigSource{source}, Observer: observer, Log: log, EventLog: io.Discard,
+		Sources: []controller.ExternalConfigSource{source}, Observer: observer, Log: log,
 	})
 	server := northbound.NewServer(listener.Options{AllowUnauthenticated: true}.Client, nil, log)
 	service := contivgrpc.NewService(source, loop, scheduler, log)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/rpc"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
-	"github.com/contiv/contiv/listener/listenertest"
+	"github.com/contiv/contiv/internal/lib/listener/listenertest"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"google.golang.org/grpc"

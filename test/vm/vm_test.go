@@ -3,6 +3,7 @@ package vm
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -15,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ctl/install"
+	"github.com/contiv/contiv/internal/ctl/install"
 )
 
 // The environment set by make test-vm.
@@ -61,10 +62,10 @@ func jobs() []job {
 		{name: "cluster", tests: "test/e2e", memory: 8192,
 			command: cgroup2 + ownCNI + "cd $source/test/e2e && CONTIV_E2E_CACHE=$cluster CONTIV_E2E_SLOW=10 $tests -test.v -test.timeout 0 -test.run 'NodesBecomeReady'",
 			rows:    passed("a Kubernetes cluster on a machine with cgroups of version 2")},
-		{name: "conformance", tests: "vswitch/kernel", command: "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", rows: tested("TestConformance/")},
-		{name: "linux", tests: "linux", command: "cd $source/linux && $tests -test.v -test.timeout 0", rows: passed("the Linux plugin: devices, addresses, routes and iptables rules in namespaces")},
-		{name: "vpp", tests: "vswitch/vpp", lacks: noVPP, memory: 4096,
-			command: "modprobe vhost_net && test -c /dev/vhost-net && cd $source/vswitch/vpp && VPP_BIN=$vpp $tests -test.v -test.timeout 0 -test.run 'Tap|TestConformanceOfVPP$/packets'",
+		{name: "conformance", tests: "internal/vswitch/kernel", command: "cd $source/internal/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", rows: tested("TestConformance/")},
+		{name: "linux", tests: "internal/vswitch/linux", command: "cd $source/internal/vswitch/linux && $tests -test.v -test.timeout 0", rows: passed("the Linux plugin: devices, addresses, routes and iptables rules in namespaces")},
+		{name: "vpp", tests: "internal/vswitch/vpp", lacks: noVPP, memory: 4096,
+			command: "modprobe vhost_net && test -c /dev/vhost-net && cd $source/internal/vswitch/vpp && VPP_BIN=$vpp $tests -test.v -test.timeout 0 -test.run 'Tap|TestConformanceOfVPP$/packets'",
 			rows:    passed("VPP: pods that are attached by TAPs (`vhost_net`) reach each other and the outside")},
 	}
 }
@@ -123,6 +124,9 @@ func TestKernels(t *testing.T) {
 					log := filepath.Join(os.TempDir(), "contiv-vm-"+release+"-"+j.name+".log")
 					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), log, j)
 					t.Logf("%s on %s: %s", j.name, release, time.Since(began).Round(time.Second))
+					if err == nil && j.tests != "" && !strings.Contains(output, "--- PASS: ") {
+						err = errors.New("no test ran: " + testsVariable + " selects none")
+					}
 					if err != nil {
 						t.Errorf("%v, see %s; its end:\n%s", err, log, tail(output, 40))
 					} else if err := os.Remove(log); err != nil {

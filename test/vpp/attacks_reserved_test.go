@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/internal/plugins/service"
+	"github.com/contiv/contiv/internal/vswitch/vswitchtest/frames"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/labtest"
-	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
 const externalService = `apiVersion: v1

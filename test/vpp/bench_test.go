@@ -13,7 +13,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	k8s "github.com/contiv/contiv/api/contiv/service"
-	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/internal/kubernetes/kubestate"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -57,7 +57,7 @@ func (c *crowd) put(services ...crowded) {
 	var ops []clientv3.Op
 	for i, s := range services {
 		for key, value := range s.reflected() {
-			data, err := dbresources.Marshal(value)
+			data, err := kubestate.Marshal(value)
 			if err != nil {
 				c.b.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func (s crowded) reflected() map[string]proto.Message {
 	for _, a := range s.endpoints {
 		slice.Endpoints = append(slice.Endpoints, &endpointslice.EndpointSlice_Endpoint{Addresses: []string{a.String()}, NodeName: "node1", Ready: true, Serving: true})
 	}
-	return map[string]proto.Message{dbresources.ServiceKey(name, "default"): service, dbresources.EndpointSliceKey(name+"-1", "default"): slice}
+	return map[string]proto.Message{kubestate.ServiceKey(name, "default"): service, kubestate.EndpointSliceKey(name+"-1", "default"): slice}
 }
 
 // await waits until the last port of a service reaches its only endpoint and returns the duration.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/netlink/sockets"
+	"github.com/contiv/contiv/internal/netlink/sockets"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

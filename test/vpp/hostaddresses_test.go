@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/internal/controller"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/internal/stn/journal"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"

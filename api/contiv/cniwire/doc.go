@@ -11,16 +11,6 @@
 // service's messages in protojson with the names of the .proto file, declared here as plain
 // structs. Unknown fields are ignored, so either side may be newer.
 //
-// The most frequent calls use a shorter form, in which contiv-cni passes the runtime's environment
-// and standard input to the agent and carries out its answer:
-//
-//	contiv-cni ──"CNI2", length, fields of an Invocation──> agent
-//	           <─"CNI2", length, fields of an Outcome──────
-//
-// Each field is a length (big-endian uint32) and as many bytes. Fields are only added at the end; a
-// reader ignores additional ones. If the agent declines an Invocation or does not answer,
-// contiv-cni makes an ordinary Call.
-//
 // The agent distinguishes the protocols by the first four bytes of a connection; gRPC's are "PRI ".
 // An agent that does not know a protocol answers with HTTP/2, which Read reports as ErrNotSpoken.
 //

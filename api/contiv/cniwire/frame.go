@@ -1,6 +1,7 @@
 package cniwire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -52,11 +53,20 @@ func Read(r io.Reader, message any) error {
 
 // ReadBody is Read for a message after its Magic.
 func ReadBody(r io.Reader, message any) error {
-	data, err := readFrame(r)
-	if err != nil {
-		return err
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return unexpected(err)
 	}
-	return json.Unmarshal(data, message)
+	size := binary.BigEndian.Uint32(length[:])
+	if size > MaxSize {
+		return fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
+	}
+	// Allocate memory for received data only, not for the announced length.
+	var data bytes.Buffer
+	if _, err := io.CopyN(&data, r, int64(size)); err != nil {
+		return unexpected(err)
+	}
+	return json.Unmarshal(data.Bytes(), message)
 }
 
 // unexpected returns io.ErrUnexpectedEOF for a truncated message.

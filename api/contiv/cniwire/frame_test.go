@@ -47,31 +47,3 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
-
-func TestInvocationsAreReadAsTheyWereWritten(t *testing.T) {
-	want := Invocation{"/run/cni.sock", "ADD", "c1", "/run/netns/x", "eth0", "K8S_POD_NAME=web", "/opt/cni/bin", "", `{"name":"n"}`}
-	var wire bytes.Buffer
-	if err := WriteInvocation(&wire, &want); err != nil {
-		t.Fatal(err)
-	}
-	if magic := wire.Next(len(InvocationMagic)); string(magic) != InvocationMagic {
-		t.Errorf("it begins with %q", magic)
-	}
-	if got, err := ReadInvocationBody(&wire); err != nil || *got != want {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if err := WriteOutcome(io.Discard, &Outcome{Stdout: strings.Repeat("x", MaxSize)}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("too large: %v", err)
-	}
-}
-
-func FuzzReadInvocation(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x05\x00\x00\x00\x01x"))
-	f.Add(append([]byte("\x00\x00\x00\x24"), make([]byte, 36)...))
-	f.Add([]byte("\x00\x00\x00\x04\xff\xff\xff\xff"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if i, err := ReadInvocationBody(bytes.NewReader(data)); err == nil && len(i.Stdin)+len(i.Server) > len(data) {
-			t.Errorf("read %+v from %q", i, data)
-		}
-	})
-}

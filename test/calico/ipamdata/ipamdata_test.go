@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/contiv/contiv/calico/datastore"
+	"github.com/contiv/contiv/internal/calico/datastore"
 )
 
 func TestDecodes(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/internal/kubernetes/ksr"
+	"github.com/contiv/contiv/internal/lib/config"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/internal/kubernetes/ksr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

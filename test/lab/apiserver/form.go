@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/internal/lib/config"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
