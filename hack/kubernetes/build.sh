@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # Builds the parts of Kubernetes that test/e2e runs, once per version: about eight minutes on two cores, later runs find them built.
-# Usage: build.sh DIRECTORY
+# Usage: build.sh DIRECTORY RELEASE. RELEASE, such as 1.34, is a directory here with the go.mod of that version.
 set -euo pipefail
 
 out=$(realpath -m "$1")
-cd "$(dirname "$0")"
-version=$(awk '$1 == "k8s.io/kubernetes" { print $2; exit }' go.mod)
+here=$(realpath "$(dirname "$0")")
+release=$2
+if [[ ! -f $here/$release/go.mod ]]; then
+	echo "Kubernetes $release cannot be built; one of these can: $(cd "$here" && echo 1.*)" >&2
+	exit 1
+fi
+cd "$here/$release"
+version=$(awk '{ sub(/^require /, "") } $1 == "k8s.io/kubernetes" && $2 ~ /^v/ { print $2; exit }' go.mod)
 programs=(kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet)
 
 # What would change the result; go.sum pins every dependency.
-stamp="$version $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')$(cat go.mod go.sum "$(basename "$0")" | sha256sum | cut -d' ' -f1)"
+stamp="$version $(go env GOVERSION GOOS GOARCH | tr '\n' ' ')$(cat go.mod go.sum "$here/build.sh" | sha256sum | cut -d' ' -f1)"
 [[ -f $out/stamp && $(<"$out/stamp") == "$stamp" ]] && exit 0
 
 echo "building Kubernetes $version into $out (about eight minutes on two cores, once)"

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Unpacks the Debian packages that test/e2e needs, without installing them: installed, containerd would run as a service.
+# Unpacks the Debian packages that test/e2e needs, without installing them.
 # Usage: packages.sh DIRECTORY
 set -euo pipefail
 
-packages=(busybox containerd containernetworking-plugins runc)
-programs=(bin/busybox usr/bin/containerd usr/bin/ctr usr/lib/cni/loopback usr/sbin/runc)
+packages=(busybox libseccomp-dev)
+programs=(bin/busybox)
+files=("${programs[@]}" usr/include/seccomp.h)
 
 mkdir -p "$1"
 cd "$1"
 missing=0
-for program in "${programs[@]}"; do
-	[[ -x $program ]] || missing=1
+for file in "${files[@]}"; do
+	[[ -e $file ]] || missing=1
 done
 if [[ $missing -eq 1 ]]; then
 	echo "unpacking Debian packages into $1: ${packages[*]}"

@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/contiv/contiv/cni/install"
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/containernetworking/cni/libcni"
+	"github.com/contiv/contiv/internal/cni/install"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
 	"github.com/contiv/contiv/test/lab"
 )
 
@@ -31,17 +32,35 @@ func (c *Cluster) KillAgent(node string) error {
 // KillVPP kills a node's VPP. contiv-init restarts it.
 func (c *Cluster) KillVPP(node string) error { return c.kill(node, "vpp_main") }
 
+// FreezeAgent stops a node's agent, like an endless loop, until the caller calls thaw.
+func (c *Cluster) FreezeAgent(node string) (thaw func() error, err error) {
+	p, err := c.process(node, "contiv-agent")
+	if err != nil {
+		return nil, err
+	}
+	return p.Freeze()
+}
+
 // kill kills the process of a node by name.
 func (c *Cluster) kill(node, name string) error {
-	n, err := c.node(node)
+	p, err := c.process(node, name)
 	if err != nil {
 		return err
 	}
+	return p.Kill()
+}
+
+// process returns the only process of a node with the name.
+func (c *Cluster) process(node, name string) (lab.Process, error) {
+	n, err := c.node(node)
+	if err != nil {
+		return lab.Process{}, err
+	}
 	found := lab.ProcessesIn(n.Netns, name)
 	if len(found) != 1 {
-		return fmt.Errorf("node %s has %d processes %s, not 1", node, len(found), name)
+		return lab.Process{}, fmt.Errorf("node %s has %d processes %s, not 1", node, len(found), name)
 	}
-	return found[0].Kill()
+	return found[0], nil
 }
 
 // WiredPods returns the pods connected by a node's agent.
@@ -90,6 +109,23 @@ func (c *Cluster) CNIStatus(ctx context.Context, node string) error {
 		return fmt.Errorf("STATUS: %w: %s", err, strings.TrimSpace(output.String()))
 	}
 	return nil
+}
+
+// CNI returns the CNI library as a node's runtime uses it: with its plugins and its cache.
+func (c *Cluster) CNI(node string) *libcni.CNIConfig {
+	return libcni.NewCNIConfigWithCacheDir([]string{c.nodePath(node, "opt/cni/bin")}, filepath.Dir(cniResults), nil)
+}
+
+// NetnsPath is where a node's runtime would mount a network namespace.
+func (c *Cluster) NetnsPath(node, name string) string {
+	return c.nodePath(node, "containerd/state/io.containerd.grpc.v1.cri/netns", name)
+}
+
+// Sandboxes returns the IDs of all containers of a node's runtime, sandboxes included.
+func (c *Cluster) Sandboxes(ctx context.Context, node string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.opts.RuntimeDir, "ctr"), "--address", c.containerdSocket(node), "--namespace", "k8s.io", "containers", "list", "--quiet")
+	out, err := cmd.Output()
+	return strings.Fields(string(out)), err
 }
 
 // Conflist is the file that configures Contiv for a node's runtime.

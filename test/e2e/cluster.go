@@ -27,6 +27,8 @@ type Options struct {
 	// KubernetesDir holds Kubernetes' programs from hack/kubernetes/build.sh, and CoreDNS from
 	// hack/coredns/build.sh.
 	KubernetesDir string
+	// RuntimeDir holds containerd, runc and CNI plugins from hack/containerd/build.sh.
+	RuntimeDir string
 	// DebianDir holds the unpacked packages of hack/kubernetes/packages.sh.
 	DebianDir string
 	// ContivArchive is an archive from make images with the image ContivImage. Default: made of the
@@ -113,10 +115,10 @@ func (o Options) programs() []string {
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet", "coredns"} {
 		files = append(files, filepath.Join(o.KubernetesDir, name))
 	}
-	for _, name := range []string{"usr/bin/containerd", "usr/bin/containerd-shim-runc-v2", "usr/bin/ctr", "usr/sbin/runc", "bin/busybox"} {
-		files = append(files, filepath.Join(o.DebianDir, name))
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+		files = append(files, filepath.Join(o.RuntimeDir, name))
 	}
-	return files
+	return append(files, filepath.Join(o.DebianDir, "bin/busybox"))
 }
 
 func (c *Cluster) make(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ksr/conditions"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/conditions"
 	"github.com/contiv/contiv/test/await"
 	corev1 "k8s.io/api/core/v1"
 )

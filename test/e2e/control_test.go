@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ksr"
-	"github.com/contiv/contiv/ksr/signer"
-	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/internal/kubernetes/ksr"
+	"github.com/contiv/contiv/internal/kubernetes/ksr/signer"
+	"github.com/contiv/contiv/internal/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"

@@ -16,8 +16,8 @@
 //	└───────────────────────────────┘         └───────────────────────────────┘
 //
 // Networks, processes and records are those of a lab (package lab). hack/kubernetes builds
-// Kubernetes' programs from its Go module, containerd and runc are Debian's, and this package
-// writes the image archives. Contiv is installed from the manifests in deploy.
+// Kubernetes' programs from its Go module, hack/containerd those of containerd and runc, and this
+// package writes the image archives. Contiv is installed from the manifests in deploy.
 //
 // All nodes share the machine's file system and its cgroups. So each node has a directory,
 // <cluster>/nodes/<node>, in place of /var/lib, /etc, /run and /opt, and a cgroup,

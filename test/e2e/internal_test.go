@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/config"
-	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/internal/lib/config"
+	"github.com/contiv/contiv/internal/plugins/contivconf"
 	"github.com/contiv/contiv/test/lab"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"

@@ -49,7 +49,7 @@ func TestContivLabGivesTheUserACluster(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	said, err := contivLab(t.Context(), "up", "--kubernetes", "--nodes", "1", "--name", name, "--source", source, "--cache", filepath.Dir(options.KubernetesDir))
+	said, err := contivLab(t.Context(), "up", "--kubernetes", "--nodes", "1", "--name", name, "--source", source, "--cache", os.Getenv(cacheVariable))
 	if err != nil {
 		t.Fatal(err)
 	}

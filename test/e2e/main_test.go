@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/ctl/install"
+	"github.com/contiv/contiv/internal/ctl/install"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"go.uber.org/goleak"
@@ -24,18 +24,19 @@ import (
 
 // The environment set by make e2e.
 const (
-	cacheVariable    = "CONTIV_E2E_CACHE"     // directory of Kubernetes' and Debian's programs
-	binVariable      = "CONTIV_E2E_BIN"       // directory of Contiv's programs, default bin
-	imageVariable    = "CONTIV_E2E_IMAGE"     // archive with Contiv's image; default: made of the programs
-	vppImageVariable = "CONTIV_E2E_VPP_IMAGE" // archive with Contiv's image for VPP nodes; default: made of the programs
-	keepVariable     = "CONTIV_E2E_KEEP"      // name of a cluster that is kept
-	vswitchVariable  = "CONTIV_E2E_VSWITCH"   // vswitches of the nodes, in turn; default kernel; vpp-stn: VPP with the host's only NIC
-	proxyVariable    = "CONTIV_E2E_PROXY"     // service proxy: kube-proxy (default) or none, which means Contiv
-	ipVariable       = "CONTIV_E2E_IP"        // IP versions: ipv4 (default), ipv6 or dual
-	valuesVariable   = "CONTIV_E2E_VALUES"    // chart values (YAML) for the installation; default none: deploy/*.yaml
-	slowVariable     = "CONTIV_E2E_SLOW"      // factor for all timeouts; default 1
-	guardVariable    = "CONTIV_E2E_GUARD"     // the cluster that this process guards
-	adaptVariable    = "CONTIV_E2E_ADAPT"     // cluster for which this process adapts manifests, from input to output
+	cacheVariable    = "CONTIV_E2E_CACHE"      // directory of Kubernetes', containerd's and Debian's programs
+	versionVariable  = "CONTIV_E2E_KUBERNETES" // minor version of Kubernetes; default the newest of hack/kubernetes
+	binVariable      = "CONTIV_E2E_BIN"        // directory of Contiv's programs, default bin
+	imageVariable    = "CONTIV_E2E_IMAGE"      // archive with Contiv's image; default: made of the programs
+	vppImageVariable = "CONTIV_E2E_VPP_IMAGE"  // archive with Contiv's image for VPP nodes; default: made of the programs
+	keepVariable     = "CONTIV_E2E_KEEP"       // name of a cluster that is kept
+	vswitchVariable  = "CONTIV_E2E_VSWITCH"    // vswitches of the nodes, in turn; default kernel; vpp-stn: VPP with the host's only NIC
+	proxyVariable    = "CONTIV_E2E_PROXY"      // service proxy: kube-proxy (default) or none, which means Contiv
+	ipVariable       = "CONTIV_E2E_IP"         // IP versions: ipv4 (default), ipv6 or dual
+	valuesVariable   = "CONTIV_E2E_VALUES"     // chart values (YAML) for the installation; default none: deploy/*.yaml
+	slowVariable     = "CONTIV_E2E_SLOW"       // factor for all timeouts; default 1
+	guardVariable    = "CONTIV_E2E_GUARD"      // the cluster that this process guards
+	adaptVariable    = "CONTIV_E2E_ADAPT"      // cluster for which this process adapts manifests, from input to output
 )
 
 // cluster is shared by all tests; nil: skip. options are its options.
@@ -98,10 +99,11 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	}
 	began := time.Now()
 	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(began).Seconds(), line) }
+	places := e2e.Places{Source: "../..", Cache: cache, Kubernetes: os.Getenv(versionVariable)}
 	options = e2e.Options{
 		ContivArchive: os.Getenv(imageVariable), VPPArchive: os.Getenv(vppImageVariable),
 		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
-		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
+		KubernetesDir: places.KubernetesDir(), RuntimeDir: places.RuntimeDir(), DebianDir: places.DebianDir(),
 		Progress: progress,
 	}
 	if slow := os.Getenv(slowVariable); slow != "" {

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/internal/etcd/pki"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"

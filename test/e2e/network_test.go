@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/ipam"
-	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/internal/plugins/ipam"
+	"github.com/contiv/contiv/internal/plugins/ipnet"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"

@@ -68,7 +68,7 @@ func (c *Cluster) node(name string) (lab.Node, error) {
 // chains.
 func (c *Cluster) installPlugins(n lab.Node) error {
 	for _, name := range []string{"loopback", "bandwidth"} {
-		data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni", name))
+		data, err := os.ReadFile(filepath.Join(c.opts.RuntimeDir, "cni", name))
 		if err != nil {
 			return err
 		}
@@ -80,30 +80,33 @@ func (c *Cluster) installPlugins(n lab.Node) error {
 }
 
 // containerdConfig keeps all state of a containerd in its node's directory. Lowering oom_score_adj
-// needs a capability that an outer container may lack.
-var containerdConfig = template.Must(template.New("containerd").Parse(`version = 2
+// needs a capability that an outer container may lack. The socket of NRI would be the machine's.
+var containerdConfig = template.Must(template.New("containerd").Parse(`version = 3
 root = "{{.Dir}}/containerd/root"
 state = "{{.Dir}}/containerd/state"
 disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs", "io.containerd.internal.v1.opt", "io.containerd.internal.v1.tracing",
-  "io.containerd.tracing.processor.v1.otlp",
+  "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs", "io.containerd.differ.v1.erofs",
+  "io.containerd.internal.v1.opt", "io.containerd.internal.v1.tracing", "io.containerd.tracing.processor.v1.otlp",
 ]
 [grpc]
   address = "{{.Dir}}/containerd.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{{.Pause}}"
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{{.Pause}}"
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   netns_mounts_under_state_dir = true
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "{{.Dir}}/opt/cni/bin"
+[plugins."io.containerd.cri.v1.runtime".cni]
+  bin_dirs = ["{{.Dir}}/opt/cni/bin"]
   conf_dir = "{{.Dir}}/etc/cni/net.d"
-[plugins."io.containerd.grpc.v1.cri".containerd]
-  snapshotter = "overlayfs"
+[plugins."io.containerd.cri.v1.runtime".containerd]
   default_runtime_name = "runc"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   BinaryName = "{{.Runc}}"
   Root = "{{.Dir}}/runc"
   SystemdCgroup = false
@@ -125,7 +128,7 @@ func (c *Cluster) StartContainerd(ctx context.Context, node string) error {
 	err = containerdConfig.Execute(config, map[string]string{
 		"Dir":   c.nodePath(node),
 		"Pause": pauseImage,
-		"Runc":  filepath.Join(c.opts.DebianDir, "usr/sbin/runc"),
+		"Runc":  filepath.Join(c.opts.RuntimeDir, "runc"),
 	})
 	if err != nil {
 		return err
@@ -136,8 +139,8 @@ func (c *Cluster) StartContainerd(ctx context.Context, node string) error {
 		Netns: n.Netns,
 		Command: []string{
 			// containerd finds its shim in PATH.
-			"/usr/bin/env", "PATH=" + filepath.Join(c.opts.DebianDir, "usr/bin") + ":" + os.Getenv("PATH"),
-			filepath.Join(c.opts.DebianDir, "usr/bin/containerd"), "--config", c.nodePath(node, "containerd.toml"),
+			"/usr/bin/env", "PATH=" + c.opts.RuntimeDir + ":" + os.Getenv("PATH"),
+			filepath.Join(c.opts.RuntimeDir, "containerd"), "--config", c.nodePath(node, "containerd.toml"),
 		},
 		Ready: func(ctx context.Context) error { return c.ctr(ctx, node, "version") },
 	})
@@ -155,7 +158,7 @@ func (c *Cluster) ctr(ctx context.Context, node string, args ...string) error {
 		return err
 	}
 	args = append([]string{"--address", c.containerdSocket(node), "--namespace", "k8s.io"}, args...)
-	return c.run(ctx, n.Netns, filepath.Join(c.opts.DebianDir, "usr/bin/ctr"), args...)
+	return c.run(ctx, n.Netns, filepath.Join(c.opts.RuntimeDir, "ctr"), args...)
 }
 
 // StartKubelet starts a node's kubelet unless it runs, and returns when the node is registered.

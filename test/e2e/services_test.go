@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/internal/plugins/service"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
@@ -88,7 +88,7 @@ func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
 		await.That(t, "the service proxy on "+node.Name, func() error {
 			return cluster.Agent(node.Name).Get(t.Context(), service.URL, &report)
 		})
-		if t1 := report.Translator; t1.VSwitch != options.WithoutProxy || (t1.Others == "") != options.WithoutProxy {
+		if t1 := report.Translator; t1.VSwitch != options.WithoutProxy || (t1.OtherProxy == "") != options.WithoutProxy {
 			t.Errorf("%s, without kube-proxy %v: %+v", node.Name, options.WithoutProxy, t1)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/internal/stn/journal"
 	"github.com/contiv/contiv/test/lab"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/internal/stn/journal"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	corev1 "k8s.io/api/core/v1"

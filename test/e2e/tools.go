@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -15,8 +16,11 @@ import (
 type Places struct {
 	// Source is a work tree of Contiv, for building Kubernetes and installing Contiv.
 	Source string
-	// Cache keeps the programs of Kubernetes, CoreDNS and Debian.
+	// Cache keeps the programs of Kubernetes, containerd, CoreDNS and Debian.
 	Cache string
+	// Kubernetes is the minor version to run, such as "1.34", a directory of hack/kubernetes. Default:
+	// the newest.
+	Kubernetes string
 }
 
 // DefaultCache is also the cache of make e2e.
@@ -58,13 +62,35 @@ var tools = []tool{
 	{program: "nft", pkg: "nftables"},
 	{program: "iptables", pkg: "iptables"},
 	{program: "ldd", pkg: "libc-bin"},
-	{program: "apt-get", pkg: "apt", only: func(p Places) bool { return !exists(filepath.Join(p.debianDir(), "usr/bin/containerd")) }},
-	{program: "dpkg-deb", pkg: "dpkg", only: func(p Places) bool { return !exists(filepath.Join(p.debianDir(), "usr/bin/containerd")) }},
-	{program: "go", pkg: "https://go.dev/dl", only: func(p Places) bool { return !exists(filepath.Join(p.kubernetesDir(), "stamp")) }},
+	{program: "apt-get", pkg: "apt", only: func(p Places) bool { return !exists(filepath.Join(p.DebianDir(), "bin/busybox")) }},
+	{program: "dpkg-deb", pkg: "dpkg", only: func(p Places) bool { return !exists(filepath.Join(p.DebianDir(), "bin/busybox")) }},
+	{program: "gcc", pkg: "build-essential", only: func(p Places) bool { return !exists(filepath.Join(p.RuntimeDir(), "runc")) }},
+	{program: "go", pkg: "https://go.dev/dl", only: func(p Places) bool { return !exists(filepath.Join(p.KubernetesDir(), "stamp")) }},
 }
 
-func (p Places) debianDir() string     { return filepath.Join(p.Cache, "debian") }
-func (p Places) kubernetesDir() string { return filepath.Join(p.Cache, "kubernetes") }
+// DebianDir is the directory of the unpacked packages.
+func (p Places) DebianDir() string { return filepath.Join(p.Cache, "debian") }
+
+// RuntimeDir is the directory of containerd and runc.
+func (p Places) RuntimeDir() string { return filepath.Join(p.Cache, "containerd") }
+
+// KubernetesDir is the directory of the programs of Kubernetes, in the wanted version.
+func (p Places) KubernetesDir() string { return filepath.Join(p.Cache, "kubernetes", p.version()) }
+
+// version returns the minor version of Kubernetes to run.
+func (p Places) version() string {
+	if p.Kubernetes != "" {
+		return p.Kubernetes
+	}
+	newest := 0
+	files, _ := filepath.Glob(filepath.Join(p.Source, "hack/kubernetes/1.*/go.mod"))
+	for _, f := range files {
+		if minor, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(filepath.Dir(f)), "1.")); err == nil {
+			newest = max(newest, minor)
+		}
+	}
+	return fmt.Sprintf("1.%d", newest)
+}
 
 // missingTools returns an error that lists the tools to install, nil if none is missing.
 func (p Places) missingTools(look func(string) (string, error)) error {
@@ -89,14 +115,19 @@ func (p Places) Prepare(ctx context.Context, opts *Options, output io.Writer) er
 	if err := p.missingTools(exec.LookPath); err != nil {
 		return err
 	}
-	for _, step := range [][]string{{"kubernetes/packages.sh", p.debianDir()}, {"kubernetes/build.sh", p.kubernetesDir()}, {"coredns/build.sh", p.kubernetesDir()}} {
-		cmd := exec.CommandContext(ctx, filepath.Join(p.Source, "hack", step[0]), step[1])
+	for _, step := range [][]string{
+		{"kubernetes/packages.sh", p.DebianDir()},
+		{"containerd/build.sh", p.RuntimeDir(), p.DebianDir()},
+		{"kubernetes/build.sh", p.KubernetesDir(), p.version()},
+		{"coredns/build.sh", p.KubernetesDir()},
+	} {
+		cmd := exec.CommandContext(ctx, filepath.Join(p.Source, "hack", step[0]), step[1:]...)
 		cmd.Stdout, cmd.Stderr = output, output
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
 		}
 	}
-	opts.KubernetesDir, opts.DebianDir = p.kubernetesDir(), p.debianDir()
+	opts.KubernetesDir, opts.RuntimeDir, opts.DebianDir = p.KubernetesDir(), p.RuntimeDir(), p.DebianDir()
 	var err error
 	opts.Manifests, err = filepath.Glob(filepath.Join(p.Source, "deploy/*.yaml"))
 	if err == nil && len(opts.Manifests) == 0 {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/contiv/contiv/internal/vswitch/vpp/startup"
 	"github.com/contiv/contiv/test/lab"
-	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 

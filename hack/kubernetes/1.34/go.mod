@@ -1,5 +1,5 @@
 // The parts of Kubernetes that test/e2e runs. k8s.io/kubernetes names its staging modules v0.0.0, so each is replaced by its published version.
-module github.com/contiv/contiv/hack/kubernetes
+module github.com/contiv/contiv/hack/kubernetes/1.34
 
 go 1.26
 
