@@ -87,7 +87,7 @@ func openClusterAgent(ctx context.Context, o options, log *slog.Logger) (_ *agen
 		return nil, err
 	}
 	a.add(network.component)
-	nodes, err := newNodes(o.nodeName, !supported.network.HostStackShared, network.Subnets(), etcd, events, links, log)
+	nodes, err := newNodes(o.nodeName, !supported.network.HostStackShared, network.Subnets, etcd, events, links, log)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/contiv/contiv/internal/agent/health"
@@ -21,21 +22,22 @@ type nodes struct {
 	claim *nodesync.Claim
 }
 
-// newNodes returns the nodes. ownStack is whether the vswitch has a network stack apart from the host's.
-func newNodes(node string, ownStack bool, subnets contivconf.Subnets, etcd *etcdClient, events *eventLoop, links hostinfo.Links, log *slog.Logger) (*nodes, error) {
+// newNodes returns the nodes. subnets returns the current address plan. ownStack is whether the vswitch has a network stack apart from the host's.
+func newNodes(node string, ownStack bool, subnets func() contivconf.Subnets, etcd *etcdClient, events *eventLoop, links hostinfo.Links, log *slog.Logger) (*nodes, error) {
 	claim, err := nodesync.NewClaim(node, log, func(key string, value []byte, mine func([]byte) bool, ttl time.Duration) nodesync.ClaimedKey {
 		return etcd.NewClaim(key, value, mine, ttl)
 	})
 	if err != nil {
 		return nil, err
 	}
+	plan := subnets()
 	sync := nodesync.New(node, etcd, nodesync.Self{
 		OwnStack:      &ownStack,
-		IPAMOptions:   subnets.ClusterOptions(),
+		IPAMOptions:   plan.ClusterOptions(),
 		Claim:         claim.Err,
 		HostAddresses: links.Prefixes,
 		Host:          links.Published,
-		OfPlan:        subnets.Of,
+		OfPlan:        func(addr netip.Addr) string { now := subnets(); return now.Of(addr) },
 	}, events.loop, log)
 	return &nodes{component{
 		name:   "nodes",

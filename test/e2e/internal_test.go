@@ -174,7 +174,10 @@ func TestManifestsAreAdaptedToIPVersions(t *testing.T) {
 			var got []string
 			subnets := c.Subnets()
 			for _, f := range subnets.Families() {
-				got = append(got, f.Pods.String(), f.Service.String())
+				got = append(got, f.Pods.String())
+				for _, services := range f.Services {
+					got = append(got, services.String())
+				}
 			}
 			if strings.Join(got, " ") != want {
 				t.Errorf("%s: %v, want %s", version, got, want)

@@ -42,6 +42,7 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("invalid parts of policies", l.testInvalidPolicies)
 	t.Run("nodes as peers", l.testNodesAsPeers)
 	t.Run("unused cluster IPs", l.testUnusedClusterIPs)
+	t.Run("ServiceCIDRs", l.testServiceCIDRs)
 }
 
 func (l *objectsLab) add(t *testing.T, name, node string) lab.Pod {

@@ -35,7 +35,7 @@ func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	networks, err := st.serviceNetworks()
+	networks, err := l.serviceNetworks(st)
 	if err != nil {
 		return nil, err
 	}

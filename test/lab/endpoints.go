@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/test/lab/apiserver"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -26,7 +27,7 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 	}
 	var done string
 	err := l.change(ctx, func(st *State) error {
-		networks, err := st.serviceNetworks()
+		networks, err := l.serviceNetworks(st)
 		if err != nil {
 			return err
 		}
@@ -55,8 +56,9 @@ func withoutService(all []corev1.Service, service *corev1.Service) (others []cor
 	return others, previous
 }
 
-func (s *State) serviceNetworks() (networks []netip.Prefix, err error) {
-	c, err := contivconf.Load([]byte(s.ContivConfig))
+// serviceNetworks returns the networks of contiv.conf, and then those of the ServiceCIDRs.
+func (l *Lab) serviceNetworks(st *State) (networks []netip.Prefix, err error) {
+	c, err := contivconf.Load([]byte(st.ContivConfig))
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +71,17 @@ func (s *State) serviceNetworks() (networks []netip.Prefix, err error) {
 	}
 	if len(networks) == 0 {
 		networks = append(networks, apiserver.DefaultServiceNetwork)
+	}
+	added, err := stored[networkingv1.ServiceCIDR](l, "ServiceCIDR")
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range added {
+		for _, text := range a.Spec.CIDRs {
+			if network, err := netip.ParsePrefix(text); err == nil {
+				networks = append(networks, network)
+			}
+		}
 	}
 	return networks, nil
 }

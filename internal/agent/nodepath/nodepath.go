@@ -56,7 +56,7 @@ func (n Node) Explainer() *pathexplain.Explainer {
 		Warnings:     n.warnings,
 		HostServices: hostServices(n.HostStack, n.Config.Routing()),
 		HostStack:    n.HostStack, Overhead: n.Config.TransportOverhead,
-		Services:    networks(subnets, func(s contivconf.Subnets) netip.Prefix { return s.Service }),
+		IsClusterIP: n.isClusterIP,
 		PodNetworks: networks(subnets, func(s contivconf.Subnets) netip.Prefix { return s.Pods }),
 		Devices: func(ctx context.Context) ([]pathexplain.Device, error) {
 			return vswitchDevices(ctx, n.Southbound.VSwitch().States(), n.Config.Resolved(), n.Nodes.GetAllNodes()[n.Name])
@@ -75,6 +75,11 @@ func (n Node) warnings(ctx context.Context) []string {
 		list = append(list, err.Error())
 	}
 	return list
+}
+
+func (n Node) isClusterIP(addr netip.Addr) bool {
+	plan := n.Config.Subnets()
+	return slices.ContainsFunc(plan.Families(), func(f contivconf.Subnets) bool { return f.IsClusterIP(addr) })
 }
 
 // hostServices returns the requirement for host processes to reach cluster IPs where VPP translates

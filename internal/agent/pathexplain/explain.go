@@ -32,7 +32,7 @@ type Node struct {
 	Masks []netip.Addr
 }
 
-// Options of an Explainer. Optional are Connected, Verdicts, OurFilter, Services and PodNetworks,
+// Options of an Explainer. Optional are Connected, Verdicts, OurFilter, IsClusterIP and PodNetworks,
 // and Devices with HostStack.
 type Options struct {
 	Node string
@@ -56,8 +56,10 @@ type Options struct {
 	// HostServices returns the requirement for host processes to reach cluster IPs with a separate
 	// vswitch; "" if none.
 	HostServices string
-	// Services are the networks of cluster IPs; PodNetworks those of all pods.
-	Services, PodNetworks []netip.Prefix
+	// IsClusterIP reports whether an address is in a range of cluster IPs.
+	IsClusterIP func(netip.Addr) bool
+	// PodNetworks are the networks of all pods.
+	PodNetworks []netip.Prefix
 	// OurRoute reports whether a route with the protocol number is ours.
 	OurRoute func(protocol int) bool
 	// OurTable reports whether an nftables table is ours.
@@ -307,7 +309,7 @@ func unrouted(addr netip.Addr) string {
 }
 
 func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
-	x := end{addr: addr, service: slices.ContainsFunc(e.o.Services, func(p netip.Prefix) bool { return p.Contains(addr) })}
+	x := end{addr: addr, service: e.o.IsClusterIP != nil && e.o.IsClusterIP(addr)}
 	for i, pod := range pods {
 		if slices.Contains(pod.Addresses, addr) {
 			x.pod, x.here = &pods[i], true

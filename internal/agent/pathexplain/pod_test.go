@@ -62,7 +62,7 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 }
 
 func TestNamesOfEnds(t *testing.T) {
-	e := New(Options{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, PodNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+	e := New(Options{IsClusterIP: netip.MustParsePrefix("10.96.0.0/12").Contains, PodNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
 	for addr, want := range map[string]string{"10.1.77.7": "10.1.77.7 of the pod network, used by no pod", "10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
 		if got := e.end(netip.MustParseAddr(addr), nil, nil).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

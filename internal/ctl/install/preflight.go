@@ -20,6 +20,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
@@ -78,6 +80,9 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	}
 	if kubernetes, err := kube.Get[corev1.Service](ctx, c.client.Resource(kube.Services).Namespace("default"), "kubernetes"); err == nil {
 		s.clusterIPs = kubernetes.Spec.ClusterIPs
+	}
+	if s.cidrs, err = kube.List[networkingv1.ServiceCIDR](ctx, c.client.Resource(kube.ServiceCIDRs), ""); err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
 	}
 	names, err := c.nodeNames(ctx)
 	if err != nil {
@@ -178,7 +183,9 @@ type surroundings struct {
 	nodes      []corev1.Node
 	daemons    []appsv1.DaemonSet
 	clusterIPs []string
-	facts      map[string]Facts
+	// cidrs are empty before Kubernetes 1.33.
+	cidrs []networkingv1.ServiceCIDR
+	facts map[string]Facts
 	// apiServer is the setting, endpoint a possible value for it.
 	apiServer, endpoint string
 	conf                contivconf.Config
@@ -235,11 +242,19 @@ func (s *surroundings) judgeCluster(f *findings) {
 		f.add(Warning, "", "kubectl -n kube-system delete daemonset kube-proxy, and run kube-proxy --cleanup on each node; or set services: auto",
 			"service.conf has services: vswitch, but kube-proxy runs, so Contiv would not implement services")
 	}
-	for _, text := range strings.Split(s.conf.IPAMConfig.ServiceCIDR, ",") {
-		network, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			continue
+	ofCluster, configured := s.serviceRanges()
+	networks := s.networks(true)
+	for _, option := range slices.Sorted(maps.Keys(networks)) {
+		for _, network := range parsed(networks[option]) {
+			for _, services := range ofCluster {
+				if services.Overlaps(network) {
+					f.add(Error, "", fmt.Sprintf("set ipamConfig.%s of contiv.conf to another network", option),
+						"ServiceCIDR %s overlaps with ipamConfig.%s %s: agents ignore it", services, option, network)
+				}
+			}
 		}
+	}
+	for _, network := range configured {
 		for _, ip := range s.clusterIPs {
 			if a, err := kubeaddr.ParseAddr(ip); err == nil && a.Is4() == network.Addr().Is4() && !network.Contains(a) {
 				f.add(Error, "", "set ipamConfig.serviceCIDR of contiv.conf to the API server's --service-cluster-ip-range",
@@ -378,10 +393,42 @@ func (s *surroundings) judgeMTUs(f *findings) {
 	f.add(Warning, "", fmt.Sprintf("set mtuSize of contiv.conf to %d", least-overheadIPv4), "network interfaces of the nodes have different MTUs: %s: large packets between nodes may be lost", strings.Join(texts, "; "))
 }
 
-// networks returns the cluster's networks by option name.
+// serviceRanges returns the ranges of the cluster's ServiceCIDRs, and those of the option serviceCIDR
+// that the agents use: of IP versions without ServiceCIDRs.
+func (s *surroundings) serviceRanges() (ofCluster, configured []netip.Prefix) {
+	for _, c := range s.cidrs {
+		for _, text := range c.Spec.CIDRs {
+			if network, err := kubeaddr.ParseNetwork(text); err == nil {
+				ofCluster = append(ofCluster, network)
+			}
+		}
+	}
+	for _, network := range parsed(s.conf.IPAMConfig.ServiceCIDR) {
+		sameVersion := func(p netip.Prefix) bool { return p.Addr().Is4() == network.Addr().Is4() }
+		if !slices.ContainsFunc(ofCluster, sameVersion) {
+			configured = append(configured, network)
+		}
+	}
+	return ofCluster, configured
+}
+
+// parsed returns the valid networks of an option.
+func parsed(value string) (networks []netip.Prefix) {
+	for text := range strings.SplitSeq(value, ",") {
+		if network, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
+			networks = append(networks, network)
+		}
+	}
+	return networks
+}
+
+// networks returns the configured networks of the cluster by option name.
 func (s *surroundings) networks(onVPP bool) map[string]string {
 	c := s.conf.IPAMConfig
-	networks := map[string]string{"serviceCIDR": c.ServiceCIDR}
+	networks := map[string]string{}
+	if _, services := s.serviceRanges(); len(services) > 0 {
+		networks["serviceCIDR"] = strings.Trim(strings.ReplaceAll(fmt.Sprint(services), " ", ","), "[]")
+	}
 	if c.ContivCIDR != "" {
 		networks["contivCIDR"] = c.ContivCIDR
 		return networks
@@ -397,13 +444,17 @@ func (s *surroundings) networks(onVPP bool) map[string]string {
 }
 
 func (s *surroundings) judgeRoutes(add adder, node *corev1.Node, facts Facts) {
+	services, _ := s.serviceRanges()
+	for _, r := range facts.Routes {
+		for _, network := range services {
+			if r.To.Overlaps(network) {
+				add(Error, "replace the ServiceCIDR", "a ServiceCIDR of the cluster is %s, but the node reaches %s through %s", network, r.To, r.Link)
+			}
+		}
+	}
 	networks := s.networks(node.Labels["contivpp.io/vswitch"] == "vpp")
 	for _, option := range slices.Sorted(maps.Keys(networks)) {
-		for text := range strings.SplitSeq(networks[option], ",") {
-			network, err := netip.ParsePrefix(strings.TrimSpace(text))
-			if err != nil {
-				continue
-			}
+		for _, network := range parsed(networks[option]) {
 			for _, r := range facts.Routes {
 				if r.To.Overlaps(network) {
 					add(Error, "choose another network in contiv.conf", "ipamConfig.%s is %s, but the node reaches %s through %s", option, network, r.To, r.Link)

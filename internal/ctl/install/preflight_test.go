@@ -11,6 +11,7 @@ import (
 	service "github.com/contiv/contiv/internal/plugins/service/config"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,6 +51,24 @@ func TestGoodClusterHasNoProblems(t *testing.T) {
 	}
 }
 
+func serviceCIDRs(cidrs ...string) []networkingv1.ServiceCIDR {
+	return []networkingv1.ServiceCIDR{{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: cidrs}}}
+}
+
+// Agents read the ranges of cluster IPs from the cluster, whatever contiv.conf says.
+func TestServiceCIDRsNeedNoOption(t *testing.T) {
+	s := good()
+	s.clusterIPs, s.cidrs = []string{"10.43.0.1"}, serviceCIDRs("10.43.0.0/16")
+	f := s.facts["node2"]
+	f.Routes = append(f.Routes, Route{netip.MustParsePrefix("10.97.0.0/16"), "tun0"}) // in the option's default
+	s.facts["node2"] = f
+	for _, found := range s.judge() {
+		if found.Level != OK {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 func TestPreflightFinds(t *testing.T) {
 	on2 := func(change func(*Facts)) func(*surroundings) {
 		return func(s *surroundings) {
@@ -78,6 +97,12 @@ func TestPreflightFinds(t *testing.T) {
 			on2(func(f *Facts) { f.Service = "connection refused" })(s)
 		}, Error, "connection refused", "run kube-proxy"},
 		{"other cluster IPs", func(s *surroundings) { s.clusterIPs = []string{"10.43.0.1"} }, Error, "10.43.0.1", "serviceCIDR"},
+		{"other cluster IPs of IPv4", func(s *surroundings) { s.clusterIPs, s.cidrs = []string{"10.43.0.1"}, serviceCIDRs("fd96::/108") }, Error, "10.43.0.1", "serviceCIDR"},
+		{"pods in a ServiceCIDR", func(s *surroundings) { s.cidrs = serviceCIDRs("10.0.0.0/12") }, Error, "ServiceCIDR 10.0.0.0/12 overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16", "podSubnetCIDR"},
+		{"route in a ServiceCIDR", func(s *surroundings) {
+			s.clusterIPs, s.cidrs = []string{"10.43.0.1"}, serviceCIDRs("10.43.0.0/16")
+			on2(func(f *Facts) { f.Routes = append(f.Routes, Route{netip.MustParsePrefix("10.43.7.0/24"), "tun0"}) })(s)
+		}, Error, "10.43.0.0/16, but the node reaches 10.43.7.0/24 through tun0", "ServiceCIDR"},
 		{"kernel", on2(func(f *Facts) { f.Features["vxlan"] = "operation not supported" }), Error, "vxlan", "module"},
 		{"clock", on2(func(f *Facts) { f.Time = f.Time.Add(-2 * time.Hour) }), Error, "2h0m0s", "synchronise"},
 		{"no InternalIP", func(s *surroundings) { s.nodes[1].Status.Addresses = nil }, Error, "no InternalIP", "--node-ip"},

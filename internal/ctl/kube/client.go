@@ -12,6 +12,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,7 @@ var (
 	ConfigMaps      = corev1.SchemeGroupVersion.WithResource("configmaps")
 	Secrets         = corev1.SchemeGroupVersion.WithResource("secrets")
 	Services        = corev1.SchemeGroupVersion.WithResource("services")
+	ServiceCIDRs    = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 	EndpointSlices  = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
 	DaemonSets      = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 	StatefulSets    = appsv1.SchemeGroupVersion.WithResource("statefulsets")

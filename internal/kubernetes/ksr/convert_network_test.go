@@ -200,6 +200,20 @@ func TestObjectThatDoesNotFitIsRefused(t *testing.T) {
 	}
 }
 
+// While a ServiceCIDR exists, services may have addresses of it.
+func TestServiceCIDRCountsUntilItIsGone(t *testing.T) {
+	for name, c := range map[string]*networkingv1.ServiceCIDR{
+		"ready":     {Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue}}}},
+		"not ready": {Status: networkingv1.ServiceCIDRStatus{Conditions: []metav1.Condition{{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse}}}},
+		"deleted":   {ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}, Finalizers: []string{"networking.k8s.io/service-cidr-finalizer"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.Name, c.Spec.CIDRs = "second", []string{"10.112.0.0/16", "fd97::/112"}
+			wantConverted(t, c, "/vnf-agent/contiv-ksr/k8s/servicecidr/second", `{"name":"second","cidrs":["10.112.0.0/16","fd97::/112"]}`)
+		})
+	}
+}
+
 func TestTimeOfAPolicy(t *testing.T) {
 	at := func(second int) *metav1.Time {
 		return &metav1.Time{Time: time.Date(2026, 11, 23, 12, 0, second, 0, time.FixedZone("", 3600))}

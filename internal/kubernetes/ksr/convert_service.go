@@ -7,9 +7,11 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/api/contiv/servicecidr"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -126,6 +128,16 @@ func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 		out.Endpoints = append(out.Endpoints, convertEndpoint(&s.Endpoints[i]))
 	}
 	return out
+}
+
+// convertServiceCIDR ignores conditions: services may have addresses of a range that is not ready or
+// waits for its deletion.
+func convertServiceCIDR(c *networkingv1.ServiceCIDR) proto.Message {
+	return &servicecidr.ServiceCIDR{Name: c.Name, Cidrs: c.Spec.CIDRs}
+}
+
+func trimServiceCIDR(c *networkingv1.ServiceCIDR) *networkingv1.ServiceCIDR {
+	return &networkingv1.ServiceCIDR{ObjectMeta: trimMeta(&c.ObjectMeta), Spec: c.Spec}
 }
 
 // convertEndpoint applies Kubernetes' defaults of conditions: ready, serving if ready, not

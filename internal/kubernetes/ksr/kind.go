@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/api/contiv/servicecidr"
 	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
 	"github.com/contiv/contiv/internal/kubernetes/kubestate"
 	"github.com/contiv/contiv/models"
@@ -30,6 +31,7 @@ const (
 	Service       Kind = kubestate.Service
 	EndpointSlice Kind = kubestate.EndpointSlice
 	ClusterPolicy Kind = kubestate.ClusterPolicy
+	ServiceCIDR   Kind = kubestate.ServiceCIDR
 )
 
 type kind struct {
@@ -67,6 +69,9 @@ var kinds = []*kind{
 	describe[corev1.Pod]("v1", "Pod", kind{
 		kind: Pod, key: kubestate.PodKey,
 	}, new(pod.Pod), convertPod, trimPod),
+	describe[networkingv1.ServiceCIDR]("networking.k8s.io/v1", "ServiceCIDR", kind{
+		kind: ServiceCIDR, clusterScoped: true, key: clusterKey(kubestate.ServiceCIDRKey),
+	}, new(servicecidr.ServiceCIDR), convertServiceCIDR, trimServiceCIDR),
 	describe[corev1.Service]("v1", "Service", kind{
 		kind: Service, key: kubestate.ServiceKey,
 	}, new(service.Service), convertService, trimService),

@@ -8,7 +8,7 @@ import (
 )
 
 // Object is a Kubernetes object of a reflected kind: *corev1.Namespace, Node, Pod or Service,
-// *networkingv1.NetworkPolicy, *clusternetworkpolicy.ClusterNetworkPolicy or
+// *networkingv1.NetworkPolicy or ServiceCIDR, *clusternetworkpolicy.ClusterNetworkPolicy or
 // *discoveryv1.EndpointSlice. It must not be changed after it was reported.
 type Object interface {
 	metav1.Object

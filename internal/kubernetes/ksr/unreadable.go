@@ -7,6 +7,7 @@ import (
 	"github.com/contiv/contiv/internal/kubernetes/kubeaddr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // sourcesAnnotation of a pod lists addresses, separated by commas.
@@ -25,6 +26,8 @@ func unreadable(o Object) string {
 		f.ofSlice(o)
 	case *corev1.Pod:
 		f.ofPod(o)
+	case *networkingv1.ServiceCIDR:
+		each("spec.cidrs", o.Spec.CIDRs, f.network)
 	case *corev1.Node:
 		f.ofNode(o)
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 func TestUnreadableFieldsAreNamed(t *testing.T) {
@@ -42,6 +43,7 @@ func TestUnreadableFieldsAreNamed(t *testing.T) {
 		{"a range", service(corev1.ServiceSpec{LoadBalancerSourceRanges: []string{"10.0.0.0/8", "10.0.0.0"}}), []string{`spec.loadBalancerSourceRanges[1]: "10.0.0.0" is no network`}},
 		{"an ingress", service(corev1.ServiceSpec{}, corev1.LoadBalancerIngress{IP: "1.2.3"}), []string{"status.loadBalancer.ingress[0].ip"}},
 		{"many", service(corev1.ServiceSpec{ExternalIPs: []string{"a", "b", "c", "d", "e"}}), []string{"externalIPs[0]", "externalIPs[2]", "and 2 more"}},
+		{"a ServiceCIDR", &networkingv1.ServiceCIDR{ObjectMeta: meta("c"), Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/12", "fd96::"}}}, []string{`spec.cidrs[1]: "fd96::" is no network`}},
 		{"a slice as Kubernetes keeps it", slice("IPv4", "010.001.002.002"), nil},
 		{"a slice of names", slice("FQDN", "x.example"), nil},
 		{"an endpoint", slice("IPv6", "fd00::1", "x"), []string{"endpoints[0].addresses[1]"}},

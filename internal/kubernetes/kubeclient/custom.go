@@ -22,9 +22,10 @@ const absentVersion = "0"
 // absentFor is the interval of checks for a missing resource.
 const absentFor = 5 * time.Second
 
-// describeCustom describes a resource of a CustomResourceDefinition, which may be added and
-// removed. While it is absent, lists are empty, and watches end after a while without events.
-// Objects that cannot be decoded belong to another version of the definition and are an error.
+// describeCustom describes a resource that not every cluster has, such as one of a
+// CustomResourceDefinition, which may be added and removed. While it is absent, lists are empty,
+// and watches end after a while without events. Objects that cannot be decoded belong to another
+// version of the definition and are an error.
 func describeCustom(kind ksr.Kind, example ksr.Object, c dynamic.NamespaceableResourceInterface, name string) resource {
 	decode := func(o runtime.Object) (runtime.Object, error) {
 		u, ok := o.(*unstructured.Unstructured)

@@ -17,6 +17,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
+// serviceCIDRs are missing before Kubernetes 1.33.
+var serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
+
 type resource struct {
 	kind    ksr.Kind
 	name    string
@@ -33,6 +36,7 @@ func resources(c *kubeapi.Client, custom dynamic.Interface) []resource {
 		describe(ksr.Policy, "networkpolicies", &networkingv1.NetworkPolicy{}, c.NetworkPolicies("")),
 		describeCustom(ksr.ClusterPolicy, &cnp.ClusterNetworkPolicy{}, custom.Resource(cnp.GroupVersionResource), cnp.Resource),
 		describe(ksr.Pod, "pods", &corev1.Pod{}, c.Pods("")),
+		describeCustom(ksr.ServiceCIDR, &networkingv1.ServiceCIDR{}, custom.Resource(serviceCIDRs), serviceCIDRs.Resource),
 		describe(ksr.Service, "services", &corev1.Service{}, c.Services("")),
 		describe(ksr.EndpointSlice, "endpointslices", &discoveryv1.EndpointSlice{}, c.EndpointSlices("")),
 	}

@@ -48,7 +48,7 @@ func cluster() []runtime.Object {
 		&corev1.Service{ObjectMeta: named("web")},
 		&networkingv1.NetworkPolicy{ObjectMeta: named("deny")},
 		&discoveryv1.EndpointSlice{ObjectMeta: named("web-1")},
-		clusterPolicy("admin"),
+		clusterPolicy("admin"), serviceCIDR("kubernetes", "10.96.0.0/12"),
 	}
 }
 
@@ -59,7 +59,13 @@ func clusterPolicy(name string) *unstructured.Unstructured {
 	}}
 }
 
-var all = []string{"clusternetworkpolicy admin", "endpointslice prod/web-1", "namespace prod", "node n1", "pod prod/a", "policy prod/deny", "service prod/web"}
+func serviceCIDR(name string, cidrs ...any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": map[string]any{"name": name}, "spec": map[string]any{"cidrs": cidrs},
+	}}
+}
+
+var all = []string{"clusternetworkpolicy admin", "endpointslice prod/web-1", "namespace prod", "node n1", "pod prod/a", "policy prod/deny", "service prod/web", "servicecidr kubernetes"}
 
 type server struct {
 	*fake.Clientset
@@ -84,7 +90,7 @@ func newServer(objects ...runtime.Object) *server {
 	}
 	s := &server{Clientset: fake.NewSimpleClientset(builtin...), watching: make(chan watching, 100)}
 	s.custom = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{cnp.GroupVersionResource: "ClusterNetworkPolicyList"}, custom...)
+		map[schema.GroupVersionResource]string{cnp.GroupVersionResource: "ClusterNetworkPolicyList", serviceCIDRs: "ServiceCIDRList"}, custom...)
 	s.react(&s.Clientset.Fake, s.Clientset.Tracker())
 	s.react(&s.custom.Fake, s.custom.Tracker())
 	return s

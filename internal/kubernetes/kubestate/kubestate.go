@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/api/contiv/policy"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/api/contiv/servicecidr"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -36,6 +37,7 @@ const (
 	Service       = "service"
 	EndpointSlice = "endpointslice"
 	ClusterPolicy = "clusternetworkpolicy"
+	ServiceCIDR   = "servicecidr"
 )
 
 type Resource struct {
@@ -58,6 +60,7 @@ var resources = []Resource{
 	{Keyword: Namespace, KeyPrefix: "k8s/namespace/", message: (*namespace.Namespace)(nil), keyOf: named(NamespaceKey)},
 	{Keyword: Policy, KeyPrefix: "k8s/policy/", message: (*policy.Policy)(nil), keyOf: namespaced(PolicyKey)},
 	{Keyword: ClusterPolicy, KeyPrefix: "k8s/clusternetworkpolicy/", message: (*policy.ClusterPolicy)(nil), keyOf: named(ClusterPolicyKey)},
+	{Keyword: ServiceCIDR, KeyPrefix: "k8s/servicecidr/", message: (*servicecidr.ServiceCIDR)(nil), keyOf: named(ServiceCIDRKey)},
 	{Keyword: Service, KeyPrefix: "k8s/service/", message: (*service.Service)(nil), keyOf: namespaced(ServiceKey)},
 	{Keyword: EndpointSlice, KeyPrefix: "k8s/endpointslice/", message: (*endpointslice.EndpointSlice)(nil), keyOf: namespaced(EndpointSliceKey)},
 }
@@ -174,6 +177,9 @@ func PolicyKey(name, namespace string) string {
 
 // ClusterPolicyKey is the key, without models.KSRPrefix, of a cluster network policy.
 func ClusterPolicyKey(name string) string { return "k8s/clusternetworkpolicy/" + name }
+
+// ServiceCIDRKey is the key, without models.KSRPrefix, of ranges of cluster IPs.
+func ServiceCIDRKey(name string) string { return "k8s/servicecidr/" + name }
 
 // ServiceKey is the key, without models.KSRPrefix, of a service.
 func ServiceKey(name, namespace string) string {

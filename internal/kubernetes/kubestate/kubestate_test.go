@@ -17,6 +17,7 @@ func TestKeysBelongToTheirResource(t *testing.T) {
 		kubestate.PodKey("web", "prod"):                 kubestate.Pod,
 		kubestate.PolicyKey("deny", "prod"):             kubestate.Policy,
 		kubestate.ClusterPolicyKey("deny"):              kubestate.ClusterPolicy,
+		kubestate.ServiceCIDRKey("kubernetes"):          kubestate.ServiceCIDR,
 		kubestate.ServiceKey("web", "prod"):             kubestate.Service,
 		kubestate.EndpointSliceKey("web-x7k2p", "prod"): kubestate.EndpointSlice,
 		"k8s/pod/":      "",

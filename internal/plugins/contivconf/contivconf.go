@@ -133,7 +133,7 @@ func New(nodeName string, config Config, sources Sources, loop controller.EventL
 	if err := c.parse(); err != nil {
 		return nil, fmt.Errorf("contiv configuration: %w", err)
 	}
-	c.now = view{choice: c.file, resolved: c.file.static}
+	c.now = view{choice: c.file, resolved: c.file.static, subnets: c.subnets}
 	for _, remark := range config.Remarks() {
 		log.Warn("Configuration interpreted differently", "remark", remark)
 	}
@@ -172,10 +172,10 @@ func (c *ContivConf) parse() error {
 
 func (*ContivConf) String() string { return "contivconf" }
 
-// HandlesEvent accepts resyncs and changes of this node's Kubernetes object and NodeConfig.
+// HandlesEvent accepts resyncs and changes of nodes, ServiceCIDRs and this node's NodeConfig.
 func (c *ContivConf) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
-		return c.isOwnNodeConfig(change) || c.ownNode(change.PrevValue) != nil || c.ownNode(change.NewValue) != nil
+		return c.isOwnNodeConfig(change) || change.Resource == kubestate.Node || change.Resource == kubestate.ServiceCIDR
 	}
 	if _, ok := event.(*STNHolderChange); ok {
 		return true
@@ -200,18 +200,18 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 	}
 	c.remember(state)
 	wanted := c.enabled(ctx, state[kubestate.NodeConfig][kubestate.NodeConfigKey(c.nodeName)])
-	next, links, err := c.settle(ctx, wanted, addresses)
+	next, links, err := c.settle(ctx, wanted, addresses, clusterOf(state))
 	if err != nil {
 		c.wants(next)
 		return err
 	}
-	c.warn(ctx, &next.resolved, links)
+	c.warn(ctx, &next, links)
 	c.set(ctx, next, links)
 	return nil
 }
 
-// Update resolves the configuration again after a change of this node's addresses or NodeConfig. It
-// requests a resync if the result differs.
+// Update resolves the configuration again after a change of nodes' addresses, ServiceCIDRs or this
+// node's NodeConfig. It requests a resync if the result differs.
 func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	if holder, ok := event.(*STNHolderChange); ok {
 		return holder.Describe(), nil
@@ -222,19 +222,21 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 	}
 	before, _ := c.current()
 	wanted, addresses := before.wanted, before.internalIPs
+	known, changed := before.cluster.after(change)
 	if c.isOwnNodeConfig(change) {
 		wanted = c.enabled(ctx, change.NewValue)
 		if wanted == nil && before.wanted == nil {
 			return "", nil
 		}
 	} else {
-		addresses = internalIPs(c.ownNode(change.NewValue))
+		own := internalIPs(c.ownNode(change.NewValue))
 		// A deleted node keeps its network until its agent ends.
-		if len(addresses) == 0 || slices.Equal(addresses, before.internalIPs) {
-			return "", nil
+		if len(own) == 0 || slices.Equal(own, addresses) {
+			return c.updateServices(ctx, &before, known, changed)
 		}
+		addresses = own
 	}
-	next, links, err := c.settle(ctx, wanted, addresses)
+	next, links, err := c.settle(ctx, wanted, addresses, known)
 	if err != nil {
 		c.wants(next)
 		return "", err
@@ -274,33 +276,44 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 		static.LinkAddress = c.leases.of(static.Main)
 		return static, nil, nil
 	}
-	links, err := c.links.HostLinks()
+	links, err := c.hostLinks()
 	if err != nil {
-		return Resolved{}, nil, fmt.Errorf("list the links of the host: %w", err)
+		return Resolved{}, nil, err
 	}
 	resolved, err := resolveLinks(static, links, internalIPs, c.before(&static), &c.subnets)
 	return resolved, links, err
 }
 
+// hostLinks returns no links for a vswitch with its own network stack.
+func (c *ContivConf) hostLinks() ([]HostLink, error) {
+	if c.links == nil {
+		return nil, nil
+	}
+	links, err := c.links.HostLinks()
+	if err != nil {
+		return nil, fmt.Errorf("list the links of the host: %w", err)
+	}
+	return links, nil
+}
+
 func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error {
 	for link, address := range addressesOf(links) {
 		if subnet, clashes := subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
-			return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
-				address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
+			return fmt.Errorf("network %v of the main interface %s overlaps with %v: %s", address.Masked(), link.Name, subnet, subnet.remedy())
 		}
 	}
 	return nil
 }
 
-func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostLink) {
+func (c *ContivConf) warn(ctx context.Context, next *view, links []HostLink) {
 	log := controller.Logger(ctx, c.log)
-	for _, gateway := range resolved.Gateways {
+	for _, gateway := range next.resolved.Gateways {
 		if host := hostGateway(links, gateway.Is6()); host.IsValid() && host != gateway {
 			log.Warn("Configured default route blocked by a route of the host",
 				"configured", gateway, "host", host)
 		}
 	}
-	for _, text := range c.subnets.overlaps(resolved, links) {
+	for _, text := range next.overlaps(links) {
 		log.Warn(text)
 	}
 }
@@ -310,10 +323,10 @@ func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string
 		subnet, clashes := s.clash(address.Masked())
 		// Kube-proxy in IPVS mode and node-local DNS assign service addresses to devices of the
 		// host.
-		ofService := subnet.name == "serviceCIDR" && address.IsSingleIP()
+		ofService := subnet.ofServices() && address.IsSingleIP()
 		if clashes && !ofService && link.Name != resolved.Main.Name {
-			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with ipamConfig.%s %v: pods cannot reach hosts behind the interface, or each other: use another network for %[2]s, or change %[3]s in the configuration of the whole cluster",
-				address.Masked(), link.Name, subnet.name, subnet.prefix))
+			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with %v: pods cannot reach hosts behind the interface, or each other: use another network for %[2]s, or %[4]s",
+				address.Masked(), link.Name, subnet, subnet.remedy()))
 		}
 	}
 	return texts
@@ -341,7 +354,7 @@ func (c *ContivConf) current() (now view, started bool) {
 func (c *ContivConf) wants(next view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now.wanted, c.now.internalIPs, c.now.refused = next.wanted, next.internalIPs, next.refused
+	c.now.wanted, c.now.internalIPs, c.now.cluster, c.now.refused = next.wanted, next.internalIPs, next.cluster, next.refused
 }
 
 func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
@@ -360,7 +373,7 @@ func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	defer c.mu.Unlock()
 	c.noteLost(&before, &next)
 	c.now, c.announced, c.started = next, next.resolved, true
-	c.overlaps = c.subnets.overlaps(&next.resolved, links)
+	c.overlaps = next.overlaps(links)
 }
 
 func internalIPs(n *node.Node) []netip.Addr {

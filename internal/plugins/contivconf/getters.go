@@ -25,8 +25,12 @@ func (c *ContivConf) Resolved() Resolved {
 // NodeName returns this node's name in Kubernetes.
 func (c *ContivConf) NodeName() string { return c.nodeName }
 
-// Subnets returns the address plan of the cluster.
-func (c *ContivConf) Subnets() Subnets { return c.subnets }
+// Subnets returns the address plan of the cluster. Its Services may change with each
+// ServiceRangesChange.
+func (c *ContivConf) Subnets() Subnets {
+	now, _ := c.current()
+	return now.subnets
+}
 
 // StaticGateways returns the default gateways of all nodes in contiv.conf. Addresses computed from
 // node IDs skip them.
@@ -38,7 +42,8 @@ func (c *ContivConf) ExternalIPAM() bool { return c.config.IPAMConfig.UseExterna
 
 // EffectiveIPAMConfig returns the ipamConfig with the effective subnets.
 func (c *ContivConf) EffectiveIPAMConfig() IPAMConfig {
-	return c.subnets.effective(c.config.IPAMConfig)
+	subnets := c.Subnets()
+	return subnets.effective(c.config.IPAMConfig)
 }
 
 // Interfaces returns the options of all interfaces.

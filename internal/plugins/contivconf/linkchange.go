@@ -26,8 +26,10 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 		current.Main.Name = now.resolved.Main.Name // the vswitch owns the NIC
 	}
 	next, links, err := c.read(current, now.internalIPs)
+	after := view{resolved: next}
 	if err == nil {
-		err = checkMainLink(&next, links, &c.subnets)
+		after.subnets, after.unused = c.services(&next, links, now.cluster)
+		err = checkMainLink(&next, links, &after.subnets)
 	}
 	if err != nil {
 		c.log.Warn("Processing changed links of the host failed; the network stays unchanged", "error", err)
@@ -36,7 +38,7 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 		c.mu.Unlock()
 		return
 	}
-	overlaps := c.subnets.overlaps(&next, links)
+	overlaps := after.overlaps(links)
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
 	for _, text := range overlaps {
@@ -52,7 +54,11 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 	c.mu.Unlock()
 	switch {
+	case next.equal(announced) && after.sameServices(&now):
 	case next.equal(announced):
+		if err := c.loop.PushEvent(ctx, serviceRangesChange(&now, &after)); err != nil {
+			c.log.Warn("Processing a change of the ranges of cluster IPs failed", "error", err)
+		}
 	case lost.IsValid():
 		c.log.Warn("Main interface lost its address; the network stays unchanged", "interface", next.Main.Name, "address", lost)
 	default:
@@ -108,7 +114,7 @@ func (c *ContivConf) Warnings() []string {
 
 // retry checks whether the rejected NodeConfig now fits the links, and if so requests a resync.
 func (c *ContivConf) retry(ctx context.Context, now view) bool {
-	next, _, err := c.settle(ctx, now.wanted, now.internalIPs)
+	next, _, err := c.settle(ctx, now.wanted, now.internalIPs, now.cluster)
 	if err != nil || next.refused != nil {
 		return false
 	}

@@ -31,7 +31,12 @@ type choice struct {
 // view is this node's configuration in force. It is immutable.
 type view struct {
 	choice
-	resolved    Resolved
+	resolved Resolved
+	// subnets are the address plan in force.
+	subnets Subnets
+	// unused are the reasons why ranges of ServiceCIDRs are not in it.
+	unused      []string
+	cluster     cluster
 	internalIPs []netip.Addr
 	// wanted is the enabled NodeConfig in etcd, or nil.
 	wanted *nodeconfig.NodeConfig
@@ -41,7 +46,16 @@ type view struct {
 
 // sameEffect reports whether a change needs no resync.
 func (v *view) sameEffect(other *view) bool {
-	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic
+	return v.resolved.equal(other.resolved) && v.config.NatExternalTraffic == other.config.NatExternalTraffic && v.sameServices(other)
+}
+
+func (v *view) sameServices(other *view) bool {
+	return slices.Equal(v.subnets.AllServices(), other.subnets.AllServices())
+}
+
+// overlaps describes overlaps of the host's networks and of ServiceCIDRs with the address plan.
+func (v *view) overlaps(links []HostLink) []string {
+	return append(v.subnets.overlaps(&v.resolved, links), v.unused...)
 }
 
 func (c *ContivConf) isOwnNodeConfig(change *controller.KubeStateChange) bool {
@@ -71,12 +85,12 @@ var errDisabled = errors.New("NodeConfig has no effect: set crdNodeConfiguration
 //
 // It returns an error if the node has no usable configuration; the view then holds the requested
 // one. It changes nothing.
-func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, internalIPs []netip.Addr) (next view, links []HostLink, err error) {
+func (c *ContivConf) settle(ctx context.Context, wanted *nodeconfig.NodeConfig, internalIPs []netip.Addr, known cluster) (next view, links []HostLink, err error) {
 	before, started := c.current()
-	next = view{internalIPs: internalIPs, wanted: wanted}
+	next = view{internalIPs: internalIPs, wanted: wanted, cluster: known, subnets: before.subnets, unused: before.unused}
 	use := func(candidate choice) (err error) {
 		next.choice = candidate
-		next.resolved, links, err = c.complete(candidate, internalIPs)
+		links, err = c.complete(candidate, &next)
 		return err
 	}
 	if wanted == nil {
@@ -148,15 +162,19 @@ func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 	return choice{source: source, config: config, static: static}, err
 }
 
-func (c *ContivConf) complete(candidate choice, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
-	resolved, links, err := c.read(candidate.static, internalIPs)
-	if err == nil {
-		err = checkMainLink(&resolved, links, &c.subnets)
+// complete resolves the candidate. It sets next even with an error.
+func (c *ContivConf) complete(candidate choice, next *view) ([]HostLink, error) {
+	resolved, links, err := c.read(candidate.static, next.internalIPs)
+	next.resolved = resolved
+	if err != nil {
+		return links, err
 	}
+	next.subnets, next.unused = c.services(&resolved, links, next.cluster)
+	err = checkMainLink(&resolved, links, &next.subnets)
 	if err == nil && candidate.source == FromNodeConfig {
 		err = c.checkReachable(&resolved, candidate.config.Gateway != "", links)
 	}
-	return resolved, links, err
+	return links, err
 }
 
 // checkReachable rejects a configuration that would leave the node without an address or with an

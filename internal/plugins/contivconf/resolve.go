@@ -131,7 +131,7 @@ func checkAddresses(r *Resolved, subnets *Subnets) error {
 	all := r.addresses()
 	for i, p := range all {
 		if subnet, clashes := subnets.clash(p.Masked()); clashes {
-			return fmt.Errorf("address %v of an interface in nodeConfig overlaps with ipamConfig.%s %v: change one of them", p, subnet.name, subnet.prefix)
+			return fmt.Errorf("address %v of an interface in nodeConfig overlaps with %v: change one of them", p, subnet)
 		}
 		if slices.ContainsFunc(all[:i], func(other netip.Prefix) bool { return other.Addr() == p.Addr() }) {
 			return fmt.Errorf("address %v belongs to two interfaces in nodeConfig: change one of them", p.Addr())

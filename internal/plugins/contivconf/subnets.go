@@ -22,8 +22,11 @@ type Subnets struct {
 	NodeInterconnect netip.Prefix
 	// VXLAN holds an address of each node inside the overlay.
 	VXLAN netip.Prefix
-	// Service holds the cluster IPs, or is the zero Prefix if unknown.
-	Service netip.Prefix
+	// Services are the ranges of cluster IPs: those of the cluster's ServiceCIDRs, else serviceCIDR.
+	// It may be empty.
+	Services []netip.Prefix
+	// ofCluster reports whether Services are of ServiceCIDRs.
+	ofCluster bool
 
 	// Second is the plan of the second IP version of a dual-stack cluster, or nil. It has no Second
 	// itself.
@@ -185,7 +188,10 @@ func parseSubnets(c *IPAMConfig, transport string) (Subnets, error) {
 
 // family returns the validated plan of one IP version. single means that there is no other version.
 func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subnets, error) {
-	s := Subnets{Service: p.service.or(ipv6, single), NodeInterconnect: p.interconnect.or(ipv6, single)}
+	s := Subnets{NodeInterconnect: p.interconnect.or(ipv6, single)}
+	if service := p.service.or(ipv6, single); service.IsValid() {
+		s.Services = []netip.Prefix{service}
+	}
 	if len(p.all) > 0 {
 		divided, err := cidr.Dissect(p.all.of(ipv6))
 		if err != nil {
@@ -239,16 +245,46 @@ type namedPrefix struct {
 	prefix netip.Prefix
 }
 
+// Names of the ranges of cluster IPs: the option, and the kind of the cluster's objects.
+const (
+	serviceOption  = "serviceCIDR"
+	serviceObjects = "ServiceCIDR"
+)
+
+func (n namedPrefix) ofServices() bool { return n.name == serviceOption || n.name == serviceObjects }
+
+func (n namedPrefix) String() string {
+	if n.name == serviceObjects {
+		return fmt.Sprintf("%v, a %s of the cluster", n.prefix, n.name)
+	}
+	return fmt.Sprintf("ipamConfig.%s %v", n.name, n.prefix)
+}
+
+// remedy returns how to change the network.
+func (n namedPrefix) remedy() string {
+	if n.name == serviceObjects {
+		return "replace the " + n.name
+	}
+	return fmt.Sprintf("change %s in the configuration of the whole cluster", n.name)
+}
+
 func (s *Subnets) named() []namedPrefix {
 	var existing []namedPrefix
 	for _, f := range s.Families() {
 		for _, n := range []namedPrefix{
 			{"podSubnetCIDR", f.Pods}, {"vppHostSubnetCIDR", f.VPPHost}, {"vxlanCIDR", f.VXLAN},
-			{"nodeInterconnectCIDR", f.NodeInterconnect}, {"serviceCIDR", f.Service},
+			{"nodeInterconnectCIDR", f.NodeInterconnect},
 		} {
 			if n.prefix.IsValid() {
 				existing = append(existing, n)
 			}
+		}
+		name := serviceOption
+		if f.ofCluster {
+			name = serviceObjects
+		}
+		for _, p := range f.Services {
+			existing = append(existing, namedPrefix{name, p})
 		}
 	}
 	return existing
@@ -257,7 +293,7 @@ func (s *Subnets) named() []namedPrefix {
 // checkVersions requires one IP version throughout the plan, except for node addresses.
 func (s *Subnets) checkVersions() error {
 	for _, n := range s.named() {
-		if n.name != "nodeInterconnectCIDR" && n.name != "serviceCIDR" && n.prefix.Addr().Is6() != s.UseIPv6() {
+		if n.name != "nodeInterconnectCIDR" && !n.ofServices() && n.prefix.Addr().Is6() != s.UseIPv6() {
 			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one version for both, or add a network of each version, separated by a comma",
 				n.name, n.prefix, s.Pods)
 		}
@@ -322,6 +358,11 @@ func (s *Subnets) effective(c IPAMConfig) IPAMConfig {
 	c.VPPHostSubnetCIDR = text(func(s *Subnets) netip.Prefix { return s.VPPHost })
 	c.VxlanCIDR = text(func(s *Subnets) netip.Prefix { return s.VXLAN })
 	c.NodeInterconnectCIDR = text(func(s *Subnets) netip.Prefix { return s.NodeInterconnect })
+	var services []string
+	for _, p := range s.AllServices() {
+		services = append(services, p.String())
+	}
+	c.ServiceCIDR = strings.Join(services, ",")
 	if !s.DualStack() {
 		c.PodSubnetOneNodePrefixLenIPv6, c.VPPHostSubnetOneNodePrefixLenIPv6 = 0, 0
 	}

@@ -64,8 +64,8 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 		config.add(&linux_l3.ARPEntry{Interface: n.hostAttachment().linux, IpAddress: inLinux.String(), HwAddress: hostInterconnectMAC(node.id)})
 	}
 	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
-	if n.config.Routing().RouteServiceCIDRToVPP && f.plan.Subnets.Service.IsValid() {
-		toVPP = append(toVPP, f.plan.Subnets.Service)
+	if n.config.Routing().RouteServiceCIDRToVPP {
+		toVPP = append(toVPP, f.plan.Subnets.Services...)
 	}
 	for _, network := range toVPP {
 		config.add(&linux_l3.Route{OutgoingInterface: n.hostAttachment().linux, Scope: linux_l3.Route_GLOBAL,

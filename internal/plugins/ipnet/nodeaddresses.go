@@ -25,7 +25,7 @@ func (n *IPNet) NodeAddresses(node *nodesync.Node) []netip.Addr {
 	plan := n.ipam.Plan()
 	taken := func(addr netip.Addr) bool {
 		return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool {
-			return f.Subnets.Pods.Contains(addr) || f.Subnets.Service.Contains(addr)
+			return f.Subnets.Pods.Contains(addr) || f.Subnets.IsClusterIP(addr)
 		})
 	}
 	for _, addr := range node.Host.Addresses {

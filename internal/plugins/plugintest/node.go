@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/api/contiv/servicecidr"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/internal/controller"
 	"github.com/contiv/contiv/internal/etcd/store"
@@ -21,6 +22,7 @@ import (
 	"github.com/contiv/contiv/internal/plugins/podmanager"
 	"github.com/contiv/contiv/internal/plugins/policy"
 	"github.com/contiv/contiv/internal/plugins/service"
+	serviceconfig "github.com/contiv/contiv/internal/plugins/service/config"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -60,6 +62,8 @@ type NodeOptions struct {
 	MissedDels string // see PodManager.MissedDels
 	// Needs lists the ports that no pod gets as a host port.
 	Needs service.Needs
+	// Translate makes the vswitch translate services.
+	Translate bool
 	// State at the startup resync.
 	State controller.KubeState
 	// NoResync leaves the startup resync to the test.
@@ -117,10 +121,15 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.PodManager = podmanager.New(o.Name, o.Disk, o.Namespaces, o.MissedDels, n.Loop, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
-	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared, ResetsConnections: true}, n.ContivConf, n.IPNet, service.Roles{
+	roles := service.Roles{
 		HostPorts: &service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler},
 		Needs:     o.Needs,
-	}, Logger())
+	}
+	if o.Translate {
+		roles.Proxy = &service.Proxy{Settings: serviceconfig.Default(), NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM,
+			OtherProxy: func() (string, error) { return "", nil }}
+	}
+	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared, ResetsConnections: true}, n.ContivConf, n.IPNet, roles, Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,10 +274,10 @@ func (*barrier) Method() controller.EventMethod              { return controller
 func (*barrier) TransactionType() controller.TransactionType { return controller.BestEffort }
 func (*barrier) Direction() controller.Direction             { return controller.Forward }
 
-// State builds the reflected Kubernetes state from pods, nodes, NodeConfigs and
+// State builds the reflected Kubernetes state from pods, nodes, NodeConfigs, ServiceCIDRs and
 // VppNodes.
 func State(messages ...proto.Message) controller.KubeState {
-	state := controller.KubeState{"pod": {}, "node": {}, "vppnode": {}, "namespace": {}, "nodeconfig": {}}
+	state := controller.KubeState{"pod": {}, "node": {}, "vppnode": {}, "namespace": {}, "nodeconfig": {}, kubestate.ServiceCIDR: {}}
 	for _, m := range messages {
 		resource, key := locate(m)
 		state[resource][key] = m
@@ -284,6 +293,8 @@ func locate(m proto.Message) (resource, key string) {
 		return "node", "k8s/node/" + m.GetName()
 	case *nodeconfig.NodeConfig:
 		return "nodeconfig", "k8s/nodeconfig/" + m.GetNodeName()
+	case *servicecidr.ServiceCIDR:
+		return kubestate.ServiceCIDR, kubestate.ServiceCIDRKey(m.GetName())
 	case *vppnode.VppNode:
 		return "vppnode", kubestate.VppNodeKey(m.GetId())
 	}

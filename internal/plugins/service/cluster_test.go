@@ -48,11 +48,11 @@ func (c *cluster) GetAllNodes() nodesync.Nodes { return c.nodes }
 
 func (*cluster) Plan() ipam.Plan {
 	six := contivconf.Subnets{
-		Pods: netip.MustParsePrefix("fd10::/48"), PodsOneNodeLen: 64, Service: netip.MustParsePrefix("fd96::/108"),
+		Pods: netip.MustParsePrefix("fd10::/48"), PodsOneNodeLen: 64, Services: []netip.Prefix{netip.MustParsePrefix("fd96::/108")},
 		VPPHost: netip.MustParsePrefix("fd17::/48"), VPPHostOneNodeLen: 64, VXLAN: netip.MustParsePrefix("fd30::/112"),
 	}
 	return ipam.Plan{Subnets: contivconf.Subnets{
-		Pods: netip.MustParsePrefix("10.1.0.0/16"), PodsOneNodeLen: 24, Service: netip.MustParsePrefix("10.96.0.0/12"), Second: &six,
+		Pods: netip.MustParsePrefix("10.1.0.0/16"), PodsOneNodeLen: 24, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, Second: &six,
 		VPPHost: netip.MustParsePrefix("172.30.0.0/16"), VPPHostOneNodeLen: 24, VXLAN: netip.MustParsePrefix("192.168.30.0/24"),
 	}}
 }

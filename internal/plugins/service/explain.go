@@ -339,7 +339,7 @@ func (x *explainer) isInside(addr netip.Addr) bool {
 
 func (x *explainer) isClusterIP(addr netip.Addr) bool {
 	plan := x.node.Addresses.Plan()
-	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.Service.IsValid() && f.Subnets.Service.Contains(addr) })
+	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.IsClusterIP(addr) })
 }
 
 // byHost is set if the host redirects the port, not the vswitch.

@@ -19,8 +19,8 @@ const reserved = 100
 
 // Allocate sets the IP families, cluster IPs and node ports that a service needs and does not
 // specify. A service that exists passes its earlier object as previous and keeps its addresses;
-// previous is nil for a new service. networks holds one network per IP version of the cluster, the
-// primary one first. Allocate returns an error if another service uses a requested address or port.
+// previous is nil for a new service. networks holds the networks of cluster IPs, those of the
+// primary IP version first; new addresses are of the first one of each IP version. Allocate returns an error if another service uses a requested address or port.
 func Allocate(s, previous *corev1.Service, others []corev1.Service, networks []netip.Prefix) error {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -37,7 +37,9 @@ func Allocate(s, previous *corev1.Service, others []corev1.Service, networks []n
 func allocateFamilies(s *corev1.Service, networks []netip.Prefix) error {
 	var all []corev1.IPFamily
 	for _, n := range networks {
-		all = append(all, familyOfNetwork(n))
+		if f := familyOfNetwork(n); !slices.Contains(all, f) {
+			all = append(all, f)
+		}
 	}
 	policy := corev1.IPFamilyPolicySingleStack
 	switch {

@@ -21,7 +21,7 @@ import (
 // kinds lists the kinds that KSR reflects and the lab does not write itself.
 var kinds = []struct{ apiVersion, name string }{
 	{"v1", "Namespace"}, {"v1", "Pod"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"},
-	{"networking.k8s.io/v1", "NetworkPolicy"}, {cnp.Group + "/" + cnp.Version, cnp.Kind},
+	{"networking.k8s.io/v1", "NetworkPolicy"}, {"networking.k8s.io/v1", "ServiceCIDR"}, {cnp.Group + "/" + cnp.Version, cnp.Kind},
 }
 
 // Check returns the errors for which an API server would reject the object. networks are the same
@@ -80,12 +80,17 @@ func check(object ksr.Object) field.ErrorList {
 	case *corev1.Pod:
 		errs = checkPod(o)
 	case *corev1.Service:
-		nameOf = validation.NameIsDNS1035Label
+		nameOf = validation.NameIsDNSLabel // Kubernetes 1.37; before, a letter came first
 		errs = checkService(&o.Spec)
 	case *discoveryv1.EndpointSlice:
 		errs = checkSlice(o)
 	case *networkingv1.NetworkPolicy:
 		errs = checkPolicy(&o.Spec)
+	case *networkingv1.ServiceCIDR:
+		namespaced = false
+		for i, text := range o.Spec.CIDRs {
+			errs = append(errs, checkCIDR(spec.Child("cidrs").Index(i), text)...)
+		}
 	case *cnp.ClusterNetworkPolicy:
 		namespaced = false
 		errs = checkClusterPolicy(&o.Spec)

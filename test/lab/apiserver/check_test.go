@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,7 @@ const (
 	policyPrefix  = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: default}, spec: "
 	slicePrefix   = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: default}, "
 	podPrefix     = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default}, spec: "
+	cidrPrefix    = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: "
 	clusterPrefix = "{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: "
 )
 
@@ -88,7 +90,8 @@ func TestMistakes(t *testing.T) {
 		servicePrefix + "{sessionAffinity: ip, ports: [{port: 80}]}}":                                    "spec.sessionAffinity: Unsupported value",
 		servicePrefix + "{selector: {'a b': c}, ports: [{port: 80}]}}":                                   "spec.selector: Invalid value",
 		servicePrefix + "{publishNotReadyAddresses: 'yes', ports: [{port: 80}]}}":                        `spec.publishNotReadyAddresses: must be true or false, not the string "yes"`,
-		strings.Replace(servicePrefix, "name: web", "name: 1web", 1) + "{ports: [{port: 80}]}}":          `metadata.name: Invalid value: "1web"`,
+		strings.Replace(servicePrefix, "name: web", "name: web.1", 1) + "{ports: [{port: 80}]}}":         `metadata.name: Invalid value: "web.1"`,
+		cidrPrefix + "{cidrs: [10.112.0.0/33]}}":                                                         `spec.cidrs[0]: Invalid value: "10.112.0.0/33"`,
 
 		slicePrefix + "endpoints: [{addresses: [10.1.1.2]}]}":                                                                                                                "addressType: Required value",
 		slicePrefix + "addressType: IPv6, endpoints: [{addresses: [10.1.1.2]}]}":                                                                                             `endpoints[0].addresses[0]: Invalid value: "10.1.1.2": must be an IPv6 address`,
@@ -120,6 +123,8 @@ func TestNoMistakes(t *testing.T) {
 		"{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tenant: a}, creationTimestamp: null}}",
 		podPrefix + "{nodeName: node1, containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}, livenessProbe: {httpGet: {port: web, path: /}}, ports: [{name: web, containerPort: 8080}]}], volumes: [{name: v, emptyDir: {}}]}}",
 		servicePrefix + "{clusterIP: None}}",
+		strings.Replace(servicePrefix, "name: web", "name: 1web", 1) + "{ports: [{port: 80}]}}",
+		cidrPrefix + "{cidrs: [10.112.0.0/16, 'fd97::/112']}}",
 		servicePrefix + "{type: ExternalName, externalName: example.com}}",
 		servicePrefix + "{externalIPs: [255.255.255.255, 203.0.113.7], externalTrafficPolicy: Local, ports: [{port: 80}]}}",
 		servicePrefix + "{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30081, loadBalancerSourceRanges: [10.0.0.0/8], ports: [{port: 80, nodePort: 30080}]}}",
@@ -160,6 +165,11 @@ func TestAllocate(t *testing.T) {
 	again := service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 81})
 	if err := Allocate(&again, &second, nil, networks); err != nil || again.Spec.ClusterIP != "10.96.0.101" || again.Spec.Ports[0].NodePort != 30001 {
 		t.Errorf("applied again: %+v, %v", again.Spec, err)
+	}
+	more := append(slices.Clone(networks), netip.MustParsePrefix("10.112.0.0/16"))
+	inMore := service("f", "10.112.0.7", "")
+	if err := Allocate(&inMore, nil, nil, more); err != nil || len(inMore.Spec.ClusterIPs) != 1 || inMore.Spec.ClusterIPs[0] != "10.112.0.7" {
+		t.Errorf("in another network: %+v, %v", inMore.Spec, err)
 	}
 	headless := service("c", corev1.ClusterIPNone, "")
 	if err := Allocate(&headless, nil, nil, networks); err != nil || len(headless.Spec.ClusterIPs) > 0 {

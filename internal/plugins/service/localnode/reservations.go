@@ -116,9 +116,7 @@ func (r *Reservations) addresses() (addresses reserved.Addresses) {
 				addresses.Networks = append(addresses.Networks, p)
 			}
 		}
-		if p := family.Subnets.Service; p.IsValid() {
-			addresses.Services = append(addresses.Services, p)
-		}
+		addresses.Services = append(addresses.Services, family.Subnets.Services...)
 		if self != nil && family.Subnets.VXLAN.IsValid() && !r.node.HasOwnStack() {
 			if ip, err := family.VXLANIP(self.ID); err == nil {
 				addresses.Own = append(addresses.Own, ip.Addr())

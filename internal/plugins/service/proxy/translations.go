@@ -74,7 +74,7 @@ func (p *Proxy) updateShared(txn controller.ResyncOperations) {
 	network := p.node.ServiceNetwork()
 	plan := p.node.Addresses.Plan()
 	for _, family := range plan.Families() {
-		if s := family.Subnets.Service; s.IsValid() {
+		for _, s := range family.Subnets.Services {
 			network.ServiceSubnets = append(network.ServiceSubnets, s.String())
 		}
 	}
