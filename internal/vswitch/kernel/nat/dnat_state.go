@@ -358,13 +358,16 @@ func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]
 	for chain := range maps.Keys(have) {
 		if _, ok := want[chain]; !ok {
 			b.FlushChain(chain)
+			if isFilter(f.chain(chain)) {
+				b.DeleteChain(chain)
+			}
 		}
 	}
 	for _, chain := range slices.Sorted(maps.Keys(want)) {
 		if slices.EqualFunc(have[chain], want[chain], func(a, b natRule) bool { return a.comment == b.comment }) {
 			continue
 		}
-		b.FlushChain(chain)
+		b.AddChain(f.chain(chain))
 		for _, r := range want[chain] {
 			r.addTo(b)
 		}

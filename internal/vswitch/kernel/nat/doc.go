@@ -4,12 +4,12 @@
 //
 // # A packet's walk
 //
-// Chains of type nat see only the first packet of a connection; conntrack translates the others.
+// Chains of type nat see only the first packet of a connection; conntrack translates the others. The
+// other chains with a hook see all packets, so they exist only while they have rules.
 // Names in this drawing are those of the chains. Chains marked "ip" exist for IPv4 only.
 //
 //	packet enters                                     process of the node sends
 //	 │                                                 │
-//	nat-bridged          frame of a bridge: notrack    │
 //	nat-established      remember the client?         nat-established-own     remember the client?
 //	 │                    └─> nat-remember             │                       └─> nat-remember
 //	nat-prerouting                                    nat-output
@@ -31,7 +31,7 @@
 //	                      routing
 //	                         │
 //	nat-forward              │ new connection from outside, not translated: drop      ip
-//	nat-unused, -unused-own  │ translated to an unused cluster IP, or leaves the node for one ──> nat-refuse
+//	nat-unused, -unused-own  │ to a cluster IP ──> nat-leaving: translated, or leaves the node ──> nat-refuse
 //	                         │
 //	                   nat-postrouting
 //	                         │ dnat ──> nat-twice

@@ -22,18 +22,26 @@ const (
 	chainForward     = "nat-forward"
 	chainUnused      = "nat-unused"
 	chainUnusedOwn   = "nat-unused-own"
+	chainLeaving     = "nat-leaving"
 	chainPostrouting = "nat-postrouting"
 	chainTwice       = "nat-twice"
 	chainTwiceSource = "nat-twice-source"
 	chainIn          = "nat-in"
 	chainSource      = "nat-source"
-	chainBridged     = "nat-bridged"
 
 	commentInside   = "inside "
 	commentClusters = "cluster IPs "
 )
 
-// chains returns the chains. IPv6 has only the chains of services.
+// needed reports whether the table has a chain. Each packet enters all base chains of type filter, so
+// those without rules do not exist.
+func needed(chain *nftables.Chain, rules []natRule) bool {
+	return !isFilter(chain) || slices.ContainsFunc(rules, func(r natRule) bool { return r.chain == chain.Name })
+}
+
+func isFilter(chain *nftables.Chain) bool { return chain.Type == nftables.ChainTypeFilter }
+
+// chains returns the possible chains. IPv6 has only the chains of services.
 func (f *natFamily) chains() (list []*nftables.Chain) {
 	plain := func(names ...string) {
 		for _, name := range names {
@@ -47,7 +55,6 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 		plain(chainSource, chainIn, chainTwiceSource)
 		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	}
-	base(chainBridged, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
 	plain(chainRemembered, chainRemember)
 	base(chainEstablished, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle)
 	base(chainEstablishedOwn, nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityMangle)
@@ -57,13 +64,18 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 	for _, scope := range natScopes {
 		plain(scope.chain())
 	}
-	plain(chainTwice, chainRefuse, chainInside, chainServices)
+	plain(chainTwice, chainRefuse, chainInside, chainServices, chainLeaving)
 	base(chainUnused, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	base(chainUnusedOwn, nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter)
 	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
 	base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)
 	return list
+}
+
+func (f *natFamily) chain(name string) *nftables.Chain {
+	list := f.chains()
+	return list[slices.IndexFunc(list, func(c *nftables.Chain) bool { return c.Name == name })]
 }
 
 // natRule is a rule as text, or as expressions if the language of nft(8) has no words for it.
@@ -119,13 +131,6 @@ func (s *natState) rules() []natRule {
 
 // entry adds the rules that lead to nat-services.
 func (s *natState) entry(r *ruleset) {
-	// br_netfilter would pass frames of our bridges to conntrack a second time. Replies of endpoints
-	// through the overlay would look like new connections from the service to the client, and get
-	// another source port, because the real connection has the original one. The rule applies even
-	// while another proxy translates services: connections with another port would not survive the
-	// switch.
-	r.add(chainBridged, "frames of bridges", fmt.Sprintf(`meta iifgroup %d meta iifkind "bridge" notrack`, own.DeviceGroup))
-
 	if s.family == nat6 || s.network.isSet() {
 		r.add(chainPrerouting, "from any interface", "goto nat-services")
 	} else {
@@ -179,15 +184,19 @@ func (s *natState) destinations(r *ruleset) {
 // are never translated. They do not leave by devices that lead to other machines. SRv6 segments
 // carry packets to cluster IPs by other devices.
 func (s *natState) unusedClusterIPs(r *ruleset) {
-	for _, chain := range []string{chainUnused, chainUnusedOwn} {
-		for _, p := range s.network.clusterIPs {
-			to := fmt.Sprintf("$address %s fib daddr type != local ", p)
-			r.add(chain, fmt.Sprintf("translated to an unused address in %s", p), to+"ct status dnat goto nat-refuse")
-			r.add(chain, fmt.Sprintf("leaves the node for %s", p), to+fmt.Sprintf("meta oifgroup != %d goto nat-refuse", own.DeviceGroup))
-			for _, kind := range []string{"vlan", "bond"} { // uplinks that the vswitch makes
-				r.add(chain, fmt.Sprintf("leaves by a %s for %s", kind, p), to+fmt.Sprintf("meta oifkind %q goto nat-refuse", kind))
-			}
+	if len(s.network.clusterIPs) == 0 {
+		return
+	}
+	for _, p := range s.network.clusterIPs {
+		for _, chain := range []string{chainUnused, chainUnusedOwn} {
+			r.add(chain, fmt.Sprintf("to an unused address in %s", p), fmt.Sprintf("$address %s jump nat-leaving", p))
 		}
+	}
+	r.add(chainLeaving, "for the node", "fib daddr type local return")
+	r.add(chainLeaving, "translated", "ct status dnat goto nat-refuse")
+	r.add(chainLeaving, "leaves the node", fmt.Sprintf("meta oifgroup != %d goto nat-refuse", own.DeviceGroup))
+	for _, kind := range []string{"vlan", "bond"} { // uplinks that the vswitch makes
+		r.add(chainLeaving, "leaves by a "+kind, fmt.Sprintf("meta oifkind %q goto nat-refuse", kind))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/internal/netlink/nft"
 	"github.com/contiv/contiv/internal/vswitch/kernel/own"
 	"github.com/contiv/contiv/models"
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,6 +31,8 @@ type natState struct {
 	// complete: all chains and sets exist. intact: the rules match the state, too.
 	complete bool
 	intact   bool
+	// entered are the existing chains that all packets enter.
+	entered []string
 	// undescribed: nft cannot list the elements of device sets, which an older agent made.
 	undescribed bool
 	forwarding  bool
@@ -168,10 +171,6 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 		return s, nil
 	}
 	s.intact = true
-	for _, want := range s.family.chains() {
-		have, exists := table.Chains[want.Name]
-		s.intact = s.intact && exists && (want.Hooknum == nil) == (have.Hook == nil) && (have.Hook == nil || !have.Hook.Drops)
-	}
 	for name := range table.Sets {
 		if class, ok := classNamed(name); ok {
 			s.classes[class] = true
@@ -197,6 +196,7 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	}
 	s.complete = s.intact
 	s.readRules(table)
+	s.readChains(table)
 	return s, nil
 }
 
@@ -220,12 +220,45 @@ func (s *natState) readRules(table *nft.Table) {
 	}
 }
 
+// readChains checks that the chains exist which the rules need, and no other chain that packets enter.
+func (s *natState) readChains(table *nft.Table) {
+	rules := s.rules()
+	for name, chain := range table.Chains {
+		if chain.Hook != nil && chain.Hook.Type == string(nftables.ChainTypeFilter) {
+			s.entered = append(s.entered, name)
+		}
+	}
+	for _, want := range s.family.chains() {
+		if !needed(want, rules) {
+			continue
+		}
+		have, exists := table.Chains[want.Name]
+		intact := exists && (want.Hooknum == nil) == (have.Hook == nil) && (have.Hook == nil || !have.Hook.Drops)
+		s.complete, s.intact = s.complete && intact, s.intact && intact
+	}
+	s.intact = s.intact && len(s.unneeded(rules)) == 0
+}
+
+// unneeded returns the chains that all packets enter without need: without rules, or of other versions.
+func (s *natState) unneeded(rules []natRule) []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(s.entered)), func(name string) bool {
+		return slices.ContainsFunc(rules, func(r natRule) bool { return r.chain == name })
+	})
+}
+
 // write makes the table match the state. It keeps elements, except those in device sets. It creates
 // undescribed device sets again.
 func (s *natState) write(b *nft.Batch) {
 	b.AddTable()
+	rules := s.rules()
 	for _, chain := range s.family.chains() {
-		b.AddChain(chain)
+		if needed(chain, rules) {
+			b.AddChain(chain)
+		}
+	}
+	for _, name := range s.unneeded(rules) {
+		b.FlushChain(name)
+		b.DeleteChain(name)
 	}
 	for _, set := range s.family.sets() {
 		b.AddSet(set)
@@ -246,7 +279,7 @@ func (s *natState) write(b *nft.Batch) {
 		devices = append(devices, i.element())
 	}
 	b.AddElements(devices)
-	for _, r := range s.rules() {
+	for _, r := range rules {
 		r.addTo(b)
 	}
 }

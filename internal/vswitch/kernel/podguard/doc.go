@@ -3,14 +3,15 @@
 //	packet from a pod ──> guard-arp: sources     ARP: sender's MAC and IP address
 //	                  └─> guard: sources         before reassembly and connection tracking
 //	                        ├─> guarded          MAC and IP address, neighbour discovery
-//	                        │ other devices of the vswitch, ends of tunnels: accepted
+//	                        ├─> vswitch          other devices of the vswitch: accepted
+//	                        ├─> tunnel-end       VXLAN of peers is not tracked
 //	                        │ other devices:     not with a pod's source, unless the sender is the next
 //	                        │                    hop to the pod, see uplink.go
 //	                        v
 //	                      guard: connections     known connections: accepted
 //	                        │                    ICMP errors, see errors.go; new connections: limit, timeouts
 //	                        ├─> guard: local     VXLAN to the node: only from tunnel peers, see tunnels.go
-//	                        └─> guard: forwarded VXLAN of pods to peers: dropped, because the peer would
+//	                        └─> guard: sent      VXLAN of pods to peers: dropped, because the peer would
 //	                                             accept it with a translated source
 //
 // Each address of a pod is a set element with the name of its device. So the cost of a packet does

@@ -393,7 +393,7 @@ func (g *Guards) ensure(build bool) error {
 		return fmt.Errorf("reading nftables table %q: %w", TableName, err)
 	}
 	if build && (!s.intact || !s.timeouts && !g.noTimeouts) {
-		if err := g.load(s.limits); err != nil {
+		if err := g.load(s); err != nil {
 			return fmt.Errorf("making nftables table %q: %w", TableName, err)
 		}
 	}
@@ -402,9 +402,9 @@ func (g *Guards) ensure(build bool) error {
 }
 
 // load creates the ruleset, without timeouts if the kernel does not support them.
-func (g *Guards) load(limits []string) error {
+func (g *Guards) load(had state) error {
 	t := newTransaction()
-	t.load(g.timeouts, limits...)
+	t.load(g.timeouts, had)
 	err := g.commit(t)
 	if err == nil || !lacksTimeouts(err) {
 		return err
@@ -414,7 +414,7 @@ func (g *Guards) load(limits []string) error {
 			"tracked for the time of the sysctls net.netfilter.nf_conntrack_tcp_timeout_*", "error", err)
 	}
 	t = newTransaction()
-	t.load(Timeouts{}, limits...)
+	t.load(Timeouts{}, had)
 	if err := g.commit(t); err != nil {
 		return err
 	}

@@ -79,6 +79,9 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 
 const (
 	chainSources      = "sources"   // hook
+	chainVSwitch      = "vswitch"   // from a device of the vswitch
+	chainBridge       = "bridge"    // from a bridge of the vswitch
+	chainMapped       = "mapped"    // IPv6, from a device without a guard
 	chainGuarded      = "guarded"   // from a guarded device
 	chainSent6        = "sent6"     // IPv6 with a permitted source
 	chainDiscovery    = "discovery" // neighbour discovery with a permitted source
@@ -93,18 +96,18 @@ const (
 	chainPathOfTunnel = "path-mtu-of-tunnel"
 	chainNew          = "new"
 	chainInvalid      = "invalid"
-	chainLocal        = "local" // hook
+	chainLocal        = "local"      // hook
+	chainEnd          = "tunnel-end" // from the end of a tunnel
 	chainVXLAN        = "vxlan"
 	chainUnderlay     = "vxlan-underlay"
-	chainForwarded    = "forwarded"      // hook
-	chainSent         = "sent"           // hook
-	chainUntracked    = "vxlan-received" // hook
-	chainUnseen       = "vxlan-sent"     // hook
+	chainSent         = "sent"       // hook
+	chainUntracked    = "vxlan-sent" // hook
 	limitPrefix       = "limit-"
 )
 
 // Priorities: sources are checked before reassembly (-400), tunnels bypass connection tracking
-// (-200), limits follow it, and sent packets are checked after source NAT (100).
+// (-200), limits follow it, and sent packets are checked after source NAT (100). Each hook costs
+// every packet: there is one per purpose.
 const (
 	prioritySources   = -450
 	priorityUntracked = -300
@@ -118,15 +121,13 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 }
 
 var chains = []*nftables.Chain{
-	{Table: inet, Name: chainGuarded}, {Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainOfNode}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
+	{Table: inet, Name: chainGuarded}, {Table: inet, Name: chainVSwitch}, {Table: inet, Name: chainBridge}, {Table: inet, Name: chainMapped}, {Table: inet, Name: chainEnd}, {Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainOfNode}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
 	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath}, {Table: inet, Name: chainPathOfTunnel}, {Table: inet, Name: chainInvalid},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
 	hook(inet, chainLocal, nftables.ChainHookInput, priorityVXLAN),
-	hook(inet, chainForwarded, nftables.ChainHookForward, priorityVXLAN),
 	hook(inet, chainSent, nftables.ChainHookPostrouting, prioritySent),
-	hook(inet, chainUntracked, nftables.ChainHookPrerouting, priorityUntracked),
-	hook(inet, chainUnseen, nftables.ChainHookOutput, priorityUntracked),
+	hook(inet, chainUntracked, nftables.ChainHookOutput, priorityUntracked),
 	hook(arp, chainSources, arpInput, 0),
 }
 
@@ -172,10 +173,23 @@ func inetRules(timeouts Timeouts) []rule {
 	length6 := func(n uint16) words { return join(network(4, 2, scratch), equals(big16(n)...)) }
 	option := func(at uint32, kind byte) words { return join(transport(at, 2, scratch), equals(kind, 1)) }
 	unspecified := join(network(8, 16, scratch-4), of(&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}))
+	type6Between := func(first, last byte) words {
+		return join(transport(0, 1, scratch), between([]byte{first}, []byte{last}))
+	}
+	toOtherLinks := join(network(targetAt, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: []byte{0xff, 0xc0}, Xor: []byte{0, 0}}),
+		differs(0xfe, 0x80), typeOf(false), equals(native32(unix.RTN_UNICAST)...))
 	ownTarget := join(fromDevice(), senderMAC(), transport(8, 16, afterMAC), inSet(own6))
 
 	list := []rule{
-		{chainSources, "by a guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
+		// The most frequent packets come first.
+		{chainSources, "by a device of the vswitch", join(fromGroup(), goTo(chainVSwitch))},
+		{chainSources, "by another guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
+
+		{chainVSwitch, "by a bridge", join(meta(ifKind, scratch), equals(kind("bridge")...), goTo(chainBridge))},
+		{chainVSwitch, "IPv4 of a guarded device", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
+		{chainVSwitch, "by a guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
+		{chainVSwitch, "IPv6", join(ofFamily(unix.NFPROTO_IPV6), jump(chainMapped))},
+		{chainVSwitch, "any", accept()},
 
 		{chainGuarded, "IPv4 of its own", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
 		{chainGuarded, "IPv6 of its own", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), from6, goTo(chainSent6))},
@@ -188,6 +202,9 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainUplink, "to others", counted(dropped[vswitch.DropUplink])},
 
 		{chainSent6, "other than ICMPv6", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
+		// Conntrack does not track messages within a link, so the rules of services do not see them.
+		{chainSent6, "within a link, to another link", join(type6Between(listenerQuery, redirect), toOtherLinks, counted(dropped[vswitch.DropND]))},
+		{chainSent6, "MLDv2, to another link", join(type6(listenerReport2), toOtherLinks, counted(dropped[vswitch.DropND]))},
 		{chainSent6, "neighbour discovery", join(discovery(), goTo(chainDiscovery))},
 
 		// Only routers send router advertisements and redirects.
@@ -213,6 +230,7 @@ func inetRules(timeouts Timeouts) []rule {
 
 		// Most packets are of known connections. ICMP errors and invalid packets never are.
 		{chainOpening, "of a known connection", join(inState(expr.CtStateBitESTABLISHED), accept())},
+		{chainOpening, "of no connection, such as VXLAN of peers", join(inState(expr.CtStateBitUNTRACKED), ofProtocol(unix.IPPROTO_UDP), accept())},
 		{chainOpening, "ICMP errors", join(ofFamily(unix.NFPROTO_IPV4), ofProtocol(unix.IPPROTO_ICMP), jump(chainErrors))},
 		{chainOpening, "ICMPv6 errors", join(ofFamily(unix.NFPROTO_IPV6), ofProtocol(unix.IPPROTO_ICMPV6), jump(chainErrors))},
 		{chainOpening, "opens a connection", join(status(statusConfirmed), equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
@@ -228,13 +246,6 @@ func inetRules(timeouts Timeouts) []rule {
 				of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}),
 				equals(syn), withTimeouts(timeouts.name()), accept())},
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
-	}
-
-	list = append(list, rule{chainForwarded, "neither VXLAN nor ICMPv6", join(ofProtocol(unix.IPPROTO_TCP), accept())})
-	// Messages within a link: conntrack does not track them, so the rules of services do not see them.
-	for _, types := range [][2]byte{{listenerQuery, redirect}, {listenerReport2, listenerReport2}} {
-		list = append(list, rule{chainForwarded, fmt.Sprintf("ICMPv6 within a link, types %d to %d", types[0], types[1]), join(ofFamily(unix.NFPROTO_IPV6),
-			ofProtocol(unix.IPPROTO_ICMPV6), transport(0, 1, scratch), between([]byte{types[0]}, []byte{types[1]}), fromDevice(), inSet(guarded), counted(dropped[vswitch.DropND]))})
 	}
 
 	return slices.Concat(segmentRules(), list, sourceRules(), uplinkRules(), tunnelRules(), errorRules(), invalidRules())
@@ -358,7 +369,7 @@ func limitChain(name string) (*nftables.Chain, []*nftables.Set, []rule) {
 }
 
 // load creates all tables, sets and rules, and keeps elements.
-func (t transaction) load(timeouts Timeouts, limits ...string) {
+func (t transaction) load(timeouts Timeouts, had state) {
 	t.inet.AddTable()
 	t.arp.AddTable()
 	for _, set := range slices.Concat(sourceSets, tunnelSets, uplinkSets, slices.Collect(maps.Values(dropped))) {
@@ -370,11 +381,17 @@ func (t transaction) load(timeouts Timeouts, limits ...string) {
 	for _, chain := range chains {
 		t.of(chain.Table).AddChain(chain)
 	}
-	for _, name := range limits {
+	for _, name := range had.limits {
 		t.addLimit(name)
+	}
+	for _, name := range had.obsolete {
+		t.inet.FlushChain(name)
 	}
 	for _, chain := range chains {
 		t.setChain(chain, rulesOf(chain.Table, timeouts))
+	}
+	for _, name := range had.obsolete {
+		t.inet.DeleteChain(name)
 	}
 }
 
@@ -397,6 +414,8 @@ type state struct {
 	// intact: every chain has exactly the rules of load.
 	intact, timeouts bool
 	limits           []string
+	// obsolete are chains of other versions of Contiv.
+	obsolete []string
 }
 
 // stateOf compares the tables with the ruleset for the timeouts. Missing tables are empty.
@@ -410,6 +429,9 @@ func stateOf(found map[*nftables.Table]*nft.Table, timeouts Timeouts) state {
 			_, _, rules := limitChain(name)
 			s.limits = append(s.limits, name)
 			s.intact = s.intact && slices.Equal(chain.Rules, commentsOf(rules, name))
+		} else if !slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table == inet && c.Name == name }) {
+			s.obsolete = append(s.obsolete, name)
+			s.intact = false
 		}
 	}
 	for _, want := range chains {

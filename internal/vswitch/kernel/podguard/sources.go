@@ -1,8 +1,6 @@
 package podguard
 
 import (
-	"bytes"
-
 	"github.com/contiv/contiv/internal/vswitch"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -21,10 +19,14 @@ const (
 // ifKind is the kind of the input device, which the library does not name.
 const ifKind expr.MetaKey = 26
 
+func kind(name string) []byte {
+	return append([]byte(name), make([]byte, unix.IFNAMSIZ-len(name))...)
+}
+
 func sourceRules() []rule {
 	drop := counted(dropped[vswitch.DropUplink])
 	from6 := func(length uint32, prefix ...byte) words {
-		return join(ofFamily(unix.NFPROTO_IPV6), network(sourceAt, length, scratch), equals(prefix...))
+		return join(network(sourceAt, length, scratch), equals(prefix...))
 	}
 	mapped, compatible := append(make([]byte, 10), 0xff, 0xff), make([]byte, 12)
 	// The unspecified address asks for duplicates, and ::1 is the node's own.
@@ -32,16 +34,22 @@ func sourceRules() []rule {
 	ofNode := func(kind uint32) words {
 		return join(ofFamily(unix.NFPROTO_IPV6), fromOthers(), typeOf(true), equals(native32(kind)...), goTo(chainOfNode))
 	}
-	vrf := append([]byte("vrf"), bytes.Repeat([]byte{0}, unix.IFNAMSIZ-3)...)
 	return []rule{
-		{chainSources, "IPv4 written as IPv6", join(from6(12, mapped...), drop)},
-		{chainSources, "IPv4-compatible IPv6", join(from6(12, compatible...), beyondLoopback, drop)},
+		{chainMapped, "IPv4 written as IPv6", join(from6(12, mapped...), drop)},
+		{chainMapped, "IPv4-compatible IPv6", join(from6(12, compatible...), beyondLoopback, drop)},
+		// br_netfilter would pass frames of our bridges to conntrack a second time. Replies of endpoints
+		// through the overlay would look like new connections from the service to the client, and get
+		// another source port, because the real connection has the original one. The rule applies even
+		// while another proxy translates services: such connections would not survive the switch.
+		{chainBridge, "by a guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
+		{chainBridge, "frames of bridges", of(&expr.Notrack{})},
+		{chainBridge, "IPv6", join(ofFamily(unix.NFPROTO_IPV6), jump(chainMapped))},
+		{chainBridge, "any", accept()},
 		// The other rules, and those for neighbours, apply to packets from other devices. They look up
 		// routes, which most packets skip.
-		{chainSources, "by a device of the vswitch", join(fromGroup(), accept())},
-		{chainSources, "from the end of an IPv4 tunnel", join(ofFamily(unix.NFPROTO_IPV4), network(sourceAt4, 4, first), inSet(ends4), accept())},
-		{chainSources, "from the other end of an IPv6 tunnel", join(ofFamily(unix.NFPROTO_IPV6), network(sourceAt, 16, first), inSet(ends6),
-			typeOf(true), equals(native32(unix.RTN_UNICAST)...), accept())},
+		{chainSources, "IPv6 by another device", join(ofFamily(unix.NFPROTO_IPV6), jump(chainMapped))},
+		{chainSources, "from the end of an IPv4 tunnel", join(ofFamily(unix.NFPROTO_IPV4), network(sourceAt4, 4, first), inSet(ends4), goTo(chainEnd))},
+		{chainSources, "from the end of an IPv6 tunnel", join(ofFamily(unix.NFPROTO_IPV6), network(sourceAt, 16, first), inSet(ends6), jump(chainEnd))},
 		{chainSources, "from a pod, by another device", join(fromOthers(), viaVSwitch(), goTo(chainUplink))},
 		{chainSources, "from the node itself, by another device", ofNode(unix.RTN_LOCAL)},
 		{chainSources, "from the node as a router, by another device", ofNode(unix.RTN_ANYCAST)},
@@ -51,7 +59,7 @@ func sourceRules() []rule {
 		{chainOfNode, "link-local", join(network(sourceAt, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: []byte{0xff, 0xc0}, Xor: []byte{0, 0}}),
 			equals(0xfe, 0x80), accept())},
 		{chainOfNode, "to a group", join(network(targetAt, 1, scratch), equals(0xff), accept())},
-		{chainOfNode, "within a VRF", join(meta(ifKind, scratch), equals(vrf...), accept())},
+		{chainOfNode, "within a VRF", join(meta(ifKind, scratch), equals(kind("vrf")...), accept())},
 		{chainOfNode, "neighbour discovery", join(ofProtocol(unix.IPPROTO_ICMPV6), discovery(), accept())},
 		{chainOfNode, "anything else", drop},
 	}

@@ -17,16 +17,25 @@ import (
 // Rules for VXLAN packets of networks (VNI) with a vswitch tunnel. Other networks on the port are
 // not filtered.
 //
-//	prerouting, raw   from a peer to the node: notrack, so that NAT skips the tunnel
-//	output, raw       from the node to a peer: likewise
-//	input             translated? drop ─> not from a peer? drop ─> not from the underlay? drop
-//	forward           to a peer, from a device of the vswitch? drop
-//	postrouting       to a peer, and translated? drop: the peer would accept it as the node's own
+//	sources       from a peer to the node: notrack, so that NAT skips the tunnel
+//	vxlan-sent    from the node to a peer: likewise
+//	local         translated? drop ─> not from a peer? drop ─> not from the underlay? drop
+//	sent          to a peer, from a device of the vswitch? drop
+//	              to a peer, and translated? drop: the peer would accept it as the node's own
 //
 // A packet is from the underlay if the route to the peer uses its input interface, or if that
 // interface has the node's tunnel address.
 
 const portVXLAN = 4789
+
+// Conntrack reassembles the fragments of a packet only if it tracks all of them.
+func noFragment4() words {
+	return join(network(6, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: big16(0x3fff), Xor: big16(0)}), equals(0, 0))
+}
+
+func noFragment6() words {
+	return join(of(&expr.Exthdr{DestRegister: scratch, Type: unix.IPPROTO_FRAGMENT, Len: 1, Flags: unix.NFT_EXTHDR_F_PRESENT}), equals(0))
+}
 
 func vni() words { return transport(12, 3, first) }
 
@@ -45,38 +54,44 @@ func fromGroup() words {
 
 func tunnelRules() (list []rule) {
 	add := func(chain, what string, parts ...words) { list = append(list, rule{chain, what, join(parts...)}) }
-	vxlan := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni())
-	ours := join(vxlan, inSet(networks))
+	vxlan := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...))
+	ours := join(vni(), inSet(networks))
 	notTracked := of(&expr.Notrack{})
 
-	add(chainLocal, "VXLAN", ours, goTo(chainVXLAN))
-	add(chainSent, "no VXLAN", ofProtocol(unix.IPPROTO_TCP), accept())
-	add(chainVXLAN, "translated", translated(), counted(dropped[vswitch.DropVXLANTranslated]))
+	add(chainLocal, "VXLAN", vxlan, goTo(chainVXLAN))
+	// Here, packets of the node may have its tunnel's device as their input device.
+	add(chainSent, "no VXLAN", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_UDP)), accept())
+	add(chainSent, "of the tunnel itself", inState(expr.CtStateBitUNTRACKED), accept())
+	add(chainVXLAN, "translated", translated(), ours, counted(dropped[vswitch.DropVXLANTranslated]))
 	add(chainUnderlay, "by the way to the peer", routeBack(), accept())
 	add(chainUnderlay, "by the interface with the address", addressOfDevice(), accept())
 	add(chainUnderlay, "by another interface", counted(dropped[vswitch.DropVXLANInterface]))
 	for _, f := range []struct {
 		family                      byte
 		name                        string
+		whole                       words
 		source, destination, length uint32
 		tunnels, peers              *nftables.Set
 	}{
-		{unix.NFPROTO_IPV4, "IPv4", 12, 16, 4, tunnels4, peers4},
-		{unix.NFPROTO_IPV6, "IPv6", 8, 24, 16, tunnels6, peers6},
+		{unix.NFPROTO_IPV4, "IPv4", noFragment4(), 12, 16, 4, tunnels4, peers4},
+		{unix.NFPROTO_IPV6, "IPv6", noFragment6(), 8, 24, 16, tunnels6, peers6},
 	} {
 		behind := uint32(first + 1)
 		ends := join(vni(), network(f.source, 2*f.length, behind), inSet(f.tunnels))
 		back := join(vni(), network(f.destination, f.length, behind), network(f.source, f.length, behind+f.length/4), inSet(f.tunnels))
-		toPeer := join(ofFamily(f.family), ours, vni(), network(f.destination, f.length, behind), inSet(f.peers))
+		toPeer := join(ofFamily(f.family), vxlan, vni(), network(f.destination, f.length, behind), inSet(f.peers))
 
 		add(chainVXLAN, "from an "+f.name+" peer", ofFamily(f.family), ends, goTo(chainUnderlay))
-		add(chainUntracked, "from an "+f.name+" peer", ofFamily(f.family), vxlan, ends, notTracked)
-		add(chainUnseen, "to an "+f.name+" peer", ofFamily(f.family), vxlan, back, notTracked)
-		add(chainForwarded, "VXLAN of a guarded interface to an "+f.name+" peer", toPeer, fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))
-		add(chainForwarded, "VXLAN of our devices to an "+f.name+" peer", toPeer, fromGroup(), counted(dropped[vswitch.DropVXLAN]))
+		add(chainEnd, "VXLAN of an "+f.name+" peer", ofFamily(f.family), f.whole, vxlan, ends, notTracked, accept())
+		add(chainUntracked, "to an "+f.name+" peer", ofFamily(f.family), vxlan, back, notTracked)
+		add(chainSent, "VXLAN of a guarded interface to an "+f.name+" peer", toPeer, fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))
+		add(chainSent, "VXLAN of our devices to an "+f.name+" peer", toPeer, fromGroup(), counted(dropped[vswitch.DropVXLAN]))
 		add(chainSent, "translated VXLAN to an "+f.name+" peer", toPeer, translated(), counted(dropped[vswitch.DropVXLANTranslated]))
 	}
-	add(chainVXLAN, "from other sources", counted(dropped[vswitch.DropVXLAN]))
+	// The kernel does not drop IPv6 packets with a source of the node itself.
+	add(chainEnd, "other IPv4", ofFamily(unix.NFPROTO_IPV4), accept())
+	add(chainEnd, "other IPv6, not of the node", typeOf(true), equals(native32(unix.RTN_UNICAST)...), accept())
+	add(chainVXLAN, "from other sources", ours, counted(dropped[vswitch.DropVXLAN]))
 	return list
 }
 
