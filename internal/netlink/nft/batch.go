@@ -2,7 +2,10 @@ package nft
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/google/nftables"
@@ -272,6 +275,22 @@ type Word interface {
 type Known struct{ expr.Any }
 
 func (w Known) marshal(b *Batch) ([]byte, error) { return expr.Marshal(b.Family, w.Any) }
+
+// Fingerprint returns a hash of a rule, of eight hexadecimal digits. In its comment, it shows that the
+// rule is as expected, because the kernel's form of a rule is not compared.
+func Fingerprint(rule []Word) string {
+	h := sha256.New()
+	for _, w := range rule {
+		known, ok := w.(Known)
+		if !ok {
+			fmt.Fprintf(h, "%T%v ", w, w)
+			continue
+		}
+		data, err := expr.Marshal(unix.NFPROTO_INET, known.Any)
+		fmt.Fprintf(h, "%x%v ", data, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:4])
+}
 
 // Words wraps expressions of the library.
 func Words(list ...expr.Any) []Word {

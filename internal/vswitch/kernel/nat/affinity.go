@@ -84,7 +84,7 @@ func (s *natState) affinity(r *ruleset) {
 func (s *natState) known(r *ruleset, scope natScope) {
 	f := s.family
 	add := func(comment string, parts ...[]nft.Word) { r.addWords(scope.known(), comment, parts...) }
-	placeholder := f.placeholder(foundReg)
+	listingWorkaround := f.listingWorkaround(foundReg)
 	port, apart := f.clientKey(scope.port()), f.clientKey(scope.apart())
 	client := mapped(mapClients, portReg, rememberedReg)
 	service := f.load(f.serviceReg(), "$service")
@@ -94,11 +94,11 @@ func (s *natState) known(r *ruleset, scope natScope) {
 		&expr.Dynset{SrcRegKey: reg(portReg), SrcRegData: reg(rememberedReg), SetName: mapClients, Operation: dynsetDelete}))
 	former := append(service, nft.Known{Any: &expr.Lookup{SourceRegister: reg(f.serviceReg()), SetName: setElsewhere, Invert: true}})
 
-	add("clients of ports", placeholder, port, setMark(scope.mark(false)), client, usable)
-	add("clients of former backends", placeholder, port, client, former, forget)
-	add("clients with another backend", placeholder, port, client, setMark(scope.mark(true)))
-	add("clients apart", placeholder, apart, client, usable)
-	add("clients of former backends apart", placeholder, apart, client, forget)
+	add("clients of ports", listingWorkaround, port, setMark(scope.mark(false)), client, usable)
+	add("clients of former backends", listingWorkaround, port, client, former, forget)
+	add("clients with another backend", listingWorkaround, port, client, setMark(scope.mark(true)))
+	add("clients apart", listingWorkaround, apart, client, usable)
+	add("clients of former backends apart", listingWorkaround, apart, client, forget)
 }
 
 // Registers for clients of ports. A register has four bytes; longer data takes the following
@@ -134,15 +134,15 @@ func (f *natFamily) toBackend() []nft.Word {
 	})
 }
 
-// placeholder works around nft 1.0, which aborts when it lists a rule that passes one map's result
+// listingWorkaround works around nft 1.0, which aborts when it lists a rule that passes one map's result
 // to another. nft then sees the packet's destination in the registers that a map's data overwrites
 // behind a filler.
-func (f *natFamily) placeholder(r uint32) []nft.Word { return f.load(r, "$address . th dport") }
+func (f *natFamily) listingWorkaround(r uint32) []nft.Word { return f.load(r, "$address . th dport") }
 
 // portKey loads the key of a service from a map of a scope.
 func (f *natFamily) portKey(ports, service string) []nft.Word {
-	placeholder := f.load(portReg, "meta mark . meta l4proto . th dport")
-	return slices.Concat(placeholder, f.load(f.serviceReg(), service), mapped(ports, f.serviceReg(), 0))
+	listingWorkaround := f.load(portReg, "meta mark . meta l4proto . th dport")
+	return slices.Concat(listingWorkaround, f.load(f.serviceReg(), service), mapped(ports, f.serviceReg(), 0))
 }
 
 // clientKey loads the key of the packet's service from a map of a scope, and the client.
@@ -157,7 +157,7 @@ func (f *natFamily) slotOfClient(c natClass) []nft.Word {
 	const seed, nanoseconds = 0x636f6e74, 1<<30 - 1
 	slot := foundReg - f.regs // the filler of the class is as long as an address
 	service, now := slot-f.regs-2, portClientReg+f.regs
-	return slices.Concat(f.placeholder(foundReg), f.clientKey(c.scope.port()), nft.Words(
+	return slices.Concat(f.listingWorkaround(foundReg), f.clientKey(c.scope.port()), nft.Words(
 		&expr.Meta{Key: nft.MetaTime, Register: reg(now)},
 		&expr.Bitwise{SourceRegister: reg(now), DestRegister: reg(now), Len: 8, Mask: binaryutil.NativeEndian.PutUint64(^uint64(nanoseconds)), Xor: make([]byte, 8)},
 		&expr.Hash{SourceRegister: reg(portReg), DestRegister: reg(slot), Length: 4 * (now + 2 - portReg), Modulus: c.slots, Seed: seed, Type: expr.HashTypeJenkins},

@@ -364,7 +364,7 @@ func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]
 		}
 	}
 	for _, chain := range slices.Sorted(maps.Keys(want)) {
-		if slices.EqualFunc(have[chain], want[chain], func(a, b natRule) bool { return a.comment == b.comment }) {
+		if slices.EqualFunc(have[chain], want[chain], func(a, b natRule) bool { return a.mark() == b.mark() }) {
 			continue
 		}
 		b.AddChain(f.chain(chain))

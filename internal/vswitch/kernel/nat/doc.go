@@ -68,6 +68,6 @@
 //
 // Agents of other versions find the tables by the names of base chains, sets and maps. A renamed
 // base chain would translate twice after a downgrade, and the elements of a renamed set would be
-// lost, so these names stay. Comments of rules may change: an agent that finds unexpected comments
-// replaces all rules in one transaction and keeps the elements.
+// lost, so these names stay. Comments of rules contain a hash of their text: an agent that finds
+// unexpected comments replaces all rules in one transaction and keeps the elements.
 package nat

@@ -204,7 +204,7 @@ func TestIdentitiesInMemory(t *testing.T) {
 	}
 }
 
-// An agent takes over the table of another version, whose rules have other comments: it replaces the
+// An agent takes over the table of another version, whose rules have another text: it replaces the
 // rules in one transaction and keeps the elements, so no service disappears meanwhile.
 func TestRulesOfAnotherVersionAreReplaced(t *testing.T) {
 	v, h := newSite(t)
@@ -215,24 +215,25 @@ func TestRulesOfAnotherVersionAreReplaced(t *testing.T) {
 	}}}
 	setService(t, v, service)
 	b := nat4.batch()
+	b.FlushChain(chainRefuse)
 	for _, r := range (&natState{family: nat4}).rules() {
 		if r.chain == chainRefuse {
-			b.FlushChain(r.chain)
-			r.comment = "of another version"
+			r.text = "drop"
 			r.addTo(b)
 		}
 	}
-	b.FlushChain(chainIn)
-	b.DeleteSet(setInside)
-	b.AddSet(newSet(setInside, nftables.SetDatatype{Name: "without description", Bytes: nftables.TypeIFName.Bytes}))
 	must(t, v.NFT.Locked(func() error { return v.NFT.Commit(b) }))
-
 	global := &vpp_nat.Nat44Global{Forwarding: true}
 	found, err := v.NAT44().Global(t.Context(), global)
 	must(t, err)
 	if proto.Equal(found, global) {
 		t.Fatal("the rules of another version are not noticed")
 	}
+	b = nat4.batch()
+	b.FlushChain(chainIn)
+	b.DeleteSet(setInside)
+	b.AddSet(newSet(setInside, nftables.SetDatatype{Name: "without description", Bytes: nftables.TypeIFName.Bytes}))
+	must(t, v.NFT.Locked(func() error { return v.NFT.Commit(b) }))
 	must(t, v.NAT44().Enable(t.Context(), global))
 	table, err := v.NFT.Layout(unix.NFPROTO_IPV4, natTable)
 	if must(t, err); !table.Sets[setInside].Described {

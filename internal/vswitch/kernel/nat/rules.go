@@ -1,6 +1,8 @@
 package nat
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,10 +89,29 @@ type natRule struct {
 
 func (r natRule) addTo(b *nft.Batch) {
 	if r.words != nil {
-		b.AddRule(r.chain, r.comment, r.words)
+		b.AddRule(r.chain, r.mark(), r.words)
 		return
 	}
-	b.AddText(r.chain, r.comment, r.text)
+	b.AddText(r.chain, r.mark(), r.text)
+}
+
+const fingerprintMark = " #"
+
+// mark returns the comment with a fingerprint of the rule.
+func (r natRule) mark() string {
+	if r.words != nil {
+		return r.comment + fingerprintMark + nft.Fingerprint(r.words)
+	}
+	sum := sha256.Sum256([]byte(r.text))
+	return r.comment + fingerprintMark + hex.EncodeToString(sum[:3])
+}
+
+// commentOf is the inverse of mark.
+func commentOf(mark string) string {
+	if at := strings.LastIndex(mark, fingerprintMark); at >= 0 {
+		return mark[:at]
+	}
+	return mark
 }
 
 // ruleset collects rules. Their text may contain the names of newNATFamily, such as $service.

@@ -203,7 +203,8 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 // readRules parses pools and forwarding, and checks that all rules exist.
 func (s *natState) readRules(table *nft.Table) {
 	for chain, have := range table.Chains {
-		for _, comment := range have.Rules {
+		for _, mark := range have.Rules {
+			comment := commentOf(mark)
 			if p, ok := poolFrom(chain, comment); ok && p.chain() == chain {
 				s.pools = append(s.pools, p)
 			}
@@ -213,7 +214,7 @@ func (s *natState) readRules(table *nft.Table) {
 	s.forwarding = len(table.Chains[chainForward].Rules) == 0
 	want := map[string][]string{}
 	for _, r := range s.rules() {
-		want[r.chain] = append(want[r.chain], r.comment)
+		want[r.chain] = append(want[r.chain], r.mark())
 	}
 	for _, chain := range s.family.chains() {
 		s.intact = s.intact && slices.Equal(table.Chains[chain.Name].Rules, want[chain.Name])

@@ -139,19 +139,7 @@ type rule struct {
 	words words
 }
 
-func (r rule) comment() string {
-	h := sha256.New()
-	for _, w := range r.words {
-		known, ok := w.(nft.Known)
-		if !ok {
-			fmt.Fprintf(h, "%T%v ", w, w)
-			continue
-		}
-		data, err := expr.Marshal(unix.NFPROTO_INET, known.Any)
-		fmt.Fprintf(h, "%x%v ", data, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)[:4]) + " " + r.what
-}
+func (r rule) comment() string { return nft.Fingerprint(r.words) + " " + r.what }
 
 const (
 	listenerQuery         = 130
