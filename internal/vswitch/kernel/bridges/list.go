@@ -17,9 +17,11 @@ import (
 
 type l2State struct {
 	*own.Devices
-	ports []rtnl.Port
-	fdb   []netlink.Neigh
-	v     *Driver
+	// domains holds the bridge domains by their own bridge and by the loopback that they name.
+	domains map[int]*domain
+	ports   []rtnl.Port
+	fdb     []netlink.Neigh
+	v       *Driver
 }
 
 func (v *Driver) readL2() (*l2State, error) {
@@ -32,7 +34,19 @@ func (v *Driver) readL2() (*l2State, error) {
 		return nil, fmt.Errorf("reading bridge ports: %w", err)
 	}
 	fdb, err := v.Fdb(0)
-	return &l2State{Devices: devs, ports: ports, fdb: fdb, v: v}, err
+	s := &l2State{Devices: devs, domains: map[int]*domain{}, ports: ports, fdb: fdb, v: v}
+	for index, link := range devs.ByIndex {
+		_, params, ok := own.ParseBridgeAlias(link.Attrs().Alias)
+		if !ok {
+			continue
+		}
+		d := v.domainOf(link, devs.Named(params.BVI))
+		s.domains[index] = d
+		if d.virtual != nil {
+			s.domains[d.virtual.Attrs().Index] = d
+		}
+	}
+	return s, err
 }
 
 func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vpp_l2.BridgeDomain, error) {
@@ -45,15 +59,14 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 		wanted[bd.GetName()] = bd
 	}
 	var list []*vpp_l2.BridgeDomain
-	for _, link := range s.ByIndex {
-		name, params, ok := own.ParseBridgeAlias(link.Attrs().Alias)
-		_, isBridge := link.(*netlink.Bridge)
+	for index, link := range s.ByIndex {
+		name, _, ok := own.ParseBridgeAlias(link.Attrs().Alias)
 		switch {
 		case ok && link.Attrs().Flags&net.FlagUp != 0:
-			list = append(list, s.describeBD(name, params, link, wanted[name]))
+			list = append(list, s.describeBD(s.domains[index], wanted[name]))
 		case ok:
 			list = append(list, &vpp_l2.BridgeDomain{Name: name})
-		case isBridge && own.IsUnmarked(link):
+		case own.IsUnmarked(link) && strings.HasPrefix(link.Attrs().Name, own.DevBridge):
 			list = append(list, &vpp_l2.BridgeDomain{Name: own.UnknownPrefix + link.Attrs().Name})
 		}
 	}
@@ -67,27 +80,43 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 	return list, nil
 }
 
-func (s *l2State) describeBD(name string, p own.BridgeParameters, bridge netlink.Link, expected *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
+func (s *l2State) describeBD(d *domain, expected *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
+	p := d.params
 	bd := &vpp_l2.BridgeDomain{
-		Name: name, Flood: p.Flood, UnknownUnicastFlood: p.UnknownUnicastFlood, Forward: true, Learn: p.Learn, MacAge: p.MacAge,
+		Name: d.name, Flood: p.Flood, UnknownUnicastFlood: p.UnknownUnicastFlood, Forward: true, Learn: p.Learn, MacAge: p.MacAge,
 	}
 	wanted := map[string]*vpp_l2.BridgeDomain_Interface{}
 	for _, iface := range expected.GetInterfaces() {
 		wanted[iface.GetName()] = iface
 	}
+	if d.virtual != nil && s.isComplete(d) {
+		name := s.v.LogicalOf(d.virtual)
+		iface := &vpp_l2.BridgeDomain_Interface{Name: name, BridgedVirtualInterface: true}
+		if w := wanted[name]; w != nil {
+			iface.BridgedVirtualInterface, iface.SplitHorizonGroup = w.GetBridgedVirtualInterface(), w.GetSplitHorizonGroup()
+		}
+		bd.Interfaces = append(bd.Interfaces, iface)
+	}
 	for _, port := range s.ports {
-		if port.Master != bridge.Attrs().Index {
+		if port.Master != d.holder {
 			continue
 		}
 		for _, iface := range s.interfacesOfPort(port, wanted, expected != nil) {
 			// An incomplete port counts as not bound, so that binding it again repairs it.
-			if port.Flags == portFlags(p, isolated(iface)) && s.finished(port, iface) {
+			if port.Flags == d.portFlags(isolated(iface)) && s.finished(port, iface) {
 				bd.Interfaces = append(bd.Interfaces, iface)
 			}
 		}
 	}
 	slices.SortFunc(bd.Interfaces, func(a, b *vpp_l2.BridgeDomain_Interface) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return bd
+}
+
+// isComplete reports whether the binding of the virtual interface is finished.
+func (s *l2State) isComplete(d *domain) bool {
+	return hasLocalEntry(s.fdb, d.virtual) && !slices.ContainsFunc(s.ports, func(p rtnl.Port) bool {
+		return p.Master != d.holder && d.contains(p.Master)
+	})
 }
 
 // interfacesOfPort returns the interfaces of a port. A VXLAN device carries several tunnels; the

@@ -16,6 +16,7 @@ type Driver struct {
 	neighbours Neighbours
 	segments   Segments
 	guards     Guards
+	bridges    Bridges
 
 	dhcp    *dhcpClients
 	reports vswitch.StateReports
@@ -32,6 +33,7 @@ type Options struct {
 	Neighbours Neighbours
 	Segments   Segments
 	Guards     Guards
+	Bridges    Bridges
 	// MarksAddresses: the kernel stores the protocol of addresses.
 	MarksAddresses bool
 	// DHCPTimeout is the first retransmission timeout of DHCP clients; 0: their default.
@@ -52,6 +54,11 @@ type Neighbours interface {
 	RestoreProxyARP(iface string, index int) error
 }
 
+// Bridges restores the ports of a bridge domain after its virtual interface was enabled or disabled.
+type Bridges interface {
+	RestorePorts(iface string) error
+}
+
 // Segments restores registered segments.
 type Segments interface {
 	RestoreSegments(iface string) error
@@ -68,7 +75,7 @@ type Guards interface {
 // New returns a Driver. The caller stops it.
 func New(host *own.Host, opts Options) *Driver {
 	v := &Driver{
-		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards,
+		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards, bridges: opts.Bridges,
 		dhcp: newDHCPClients(), marks: opts.MarksAddresses, movedFrom: map[string]own.VXLANID{},
 	}
 	v.dhcp.firstTimeout = opts.DHCPTimeout
