@@ -87,7 +87,7 @@ func TestWhy(t *testing.T) {
 			why.NotReached, "node node2", "tunnel packets from node node1 are dropped: a rule of chain theirs in table netdev foreign"},
 		"as packets leave": {node1.Netns, chain("netdev", "filter hook egress device c-vxlanBVI", "ip daddr 10.1.2.0/24 drop"), "nft delete table netdev foreign",
 			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table netdev foreign"},
-		"in the bridge": {node1.Netns, chain("bridge", "filter hook output", "ip daddr 10.1.2.0/24 drop"), "nft delete table bridge foreign",
+		"in the bridge": {node1.Netns, chain("bridge", "filter hook forward", "ip daddr 10.1.2.0/24 drop"), "nft delete table bridge foreign",
 			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table bridge foreign"},
 		"translation": {node1.Netns, chain("ip", "nat hook prerouting", "ip daddr 10.1.2.0/24 dnat to 192.168.16.253"), "nft delete table ip foreign",
 			why.NotReached, "node node1", "get another destination: a rule of chain theirs in table ip foreign translates it"},

@@ -117,7 +117,7 @@ func TestSIGKILLWhileClientsWrite(t *testing.T) {
 	group.Wait()
 	s.start()
 	devices := s.ip("-br", "link")
-	has := func(name string) bool { return strings.Contains(devices, "c-"+name+" ") }
+	has := func(name string) bool { return strings.Contains(devices, "c-"+name+"@") }
 	for _, n := range confirmed {
 		if !has("x"+n) || !has("y"+n) {
 			t.Errorf("request %s was confirmed and is lost", n)

@@ -195,9 +195,6 @@ func (f field) value(text string) (span, error) {
 		if len(name) >= unix.IFNAMSIZ {
 			return span{}, fmt.Errorf("%q is too long for the name of a device", name)
 		}
-		if prefix, ok := strings.CutSuffix(name, "*"); ok { // not in sets
-			return span{[]byte(prefix), []byte(prefix)}, nil
-		}
 		data := DeviceKey(name)
 		return span{[]byte(data), []byte(data)}, nil
 	}

@@ -87,7 +87,7 @@ var rulesByFamily = map[string][]string{
 		"meta protocol ip ether saddr 02:00:00:00:00:01 ip saddr 10.0.0.0/9 meta l4proto 6-17 th sport 80-90 drop",
 		"meta protocol ip6 ether saddr & ff:ff:ff:00:00:00 == 02:00:00:00:00:00 ip6 saddr fd00::/7 drop",
 		"meta l4proto 6 tcp flags & 18 == 2 drop", "icmp type 3 icmp code 0-3 drop",
-		"iifname vmap @ports", `iifname "cb-*" oifname "cb-*" accept`, `oifname "eth0" accept`, "fib saddr type local return",
+		"iifname vmap @ports", `oifname "eth0" accept`, "fib saddr type local return",
 	},
 	"bridge": {
 		"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept",
@@ -111,7 +111,7 @@ var rulesByFamily = map[string][]string{
 		"masquerade", "notrack", "reject", "meta l4proto tcp reject with tcp reset", "ct status dnat jump other", "ct state new ct status & dnat == 0 drop",
 		"ct mark & 0xf0000000 != 0 ct status assured goto other", "ct mark & 0xf0000000 != 0 meta l4proto udp ct status seen-reply goto other",
 		"fib daddr type != local drop", "iif 0 meta oiftype != loopback fib saddr type local masquerade", "meta mark 0x7a000001 accept",
-		`meta iifgroup 121 iifname "cb-*" notrack`, "meta oifgroup != 121 goto other",
+		`meta iifgroup 121 meta iifkind "bridge" notrack`, "meta oifgroup != 121 goto other",
 	},
 	"ip6": {
 		"fib saddr type local return", `oifname "eth0" snat to fd16::1`, "reject",

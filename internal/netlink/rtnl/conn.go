@@ -129,9 +129,6 @@ func Dump[T any](read func() ([]T, error)) ([]T, error) {
 // PortFlags are the parameters of a bridge port.
 type PortFlags struct {
 	Learning, UnicastFlood, BcastFlood, McastFlood, Isolated bool
-	// ProxyARP keeps all flooded frames from the port. Otherwise, those that the bridge itself sends
-	// to all or to a group ignore the other flags.
-	ProxyARP bool
 }
 
 // Port is a device bound to a bridge.
@@ -151,7 +148,6 @@ func (r *Conn) SetPort(index int, f PortFlags) error {
 		nl.IFLA_BRPORT_UNICAST_FLOOD: f.UnicastFlood,
 		nl.IFLA_BRPORT_BCAST_FLOOD:   f.BcastFlood,
 		nl.IFLA_BRPORT_MCAST_FLOOD:   f.McastFlood,
-		nl.IFLA_BRPORT_PROXYARP:      f.ProxyARP,
 		nl.IFLA_BRPORT_ISOLATED:      f.Isolated,
 	} {
 		info.AddRtAttr(attr, []byte{boolByte(on)})
@@ -162,22 +158,13 @@ func (r *Conn) SetPort(index int, f PortFlags) error {
 
 // SetVXLANLearning enables or disables MAC learning of a VXLAN device.
 func (r *Conn) SetVXLANLearning(index int, on bool) error {
-	return r.setOption(index, "vxlan", LinkOption{nl.IFLA_VXLAN_LEARNING, []byte{boolByte(on)}})
-}
-
-// SetAgeing sets the time in hundredths of seconds after which a bridge forgets learned addresses.
-func (r *Conn) SetAgeing(index int, time uint32) error {
-	return r.setOption(index, "bridge", LinkOption{nl.IFLA_BR_AGEING_TIME, nl.Uint32Attr(time)})
-}
-
-func (r *Conn) setOption(index int, kind string, o LinkOption) error {
 	req := r.Request(unix.RTM_NEWLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
 	req.AddData(msg)
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kind))
-	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(o.Attr, o.Value)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("vxlan"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_VXLAN_LEARNING, []byte{boolByte(on)})
 	req.AddData(info)
 	return r.Do(req)
 }
@@ -218,8 +205,6 @@ func parsePortFlags(data []byte) (f PortFlags) {
 			f.BcastFlood = on
 		case nl.IFLA_BRPORT_MCAST_FLOOD:
 			f.McastFlood = on
-		case nl.IFLA_BRPORT_PROXYARP:
-			f.ProxyARP = on
 		case nl.IFLA_BRPORT_ISOLATED:
 			f.Isolated = on
 		}

@@ -151,6 +151,7 @@ func (n *node) Foreign(t testing.TB) func() []string {
 func (n *node) Accidents() []vswitchtest.Accident {
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 2}
 	tap := own.DeviceName(own.DevInterface, topo.Tap(1))
+	bviPort := own.DeviceName(own.DevPort, vswitchtest.BVI)
 	vxlan := own.VXLANDeviceName(own.VXLANID{Src: mustAddr(topo.NodeIP()), Vni: 10})
 	podRoute := "config/vpp/v2/route/if/" + topo.Tap(1) + "/vrf/0/dst/" + topo.PodIP(1) + "/32/gw/" + topo.PodIP(1)
 	iface := models.VPPInterfaceKey
@@ -189,18 +190,16 @@ func (n *node) Accidents() []vswitchtest.Accident {
 		accident("NIC down", "ip link set dev eth0 down", iface(nic)),
 		accident("bridge deleted", "ip link del dev cb-vxlanBD", bd, fibKey),
 		accident("bridge down", "ip link set dev cb-vxlanBD down", bd),
-		accident("alias of the bridge changed", "ip link set dev cb-vxlanBD alias contiv:vpp-bd[flood]/vxlanBD", bd, fibKey),
-		accident("loopback down", "ip link set dev c-vxlanBVI down", iface(vswitchtest.BVI), arp),
-		accident("port taken out of the bridge", "ip link set dev "+vxlan+" nomaster", bd, fibKey),
-		accident("port put into the other bridge", "ip link set dev "+vxlan+" master cb-vxlanBD", bd, fibKey),
+		accident("port taken out of the bridge", "ip link set dev "+bviPort+" nomaster", bd),
 		accident("port flags changed", "bridge link set dev "+vxlan+" flood on", bd),
+		accident("port down", "ip link set dev "+bviPort+" down", bd),
 		accident("VXLAN device deleted", "ip link del dev "+vxlan, iface("vxlan-default-2"), iface("vxlan-default-3"), bd, fibKey),
 		accident("VXLAN device down", "ip link set dev "+vxlan+" down", iface("vxlan-default-2")),
 		accident("VXLAN peer removed", "bridge fdb del 00:00:00:00:00:00 dev "+vxlan+" dst 192.168.16.2", iface("vxlan-default-2")),
 		accident("FDB entry of the VXLAN device deleted", "bridge fdb del 12:2b:00:00:00:02 dev "+vxlan+" self", fibKey),
 		accident("FDB entry of the VXLAN device changed", "bridge fdb replace 12:2b:00:00:00:02 dev "+vxlan+" self dst 192.168.16.9", fibKey),
 		accident("FDB entry of the bridge deleted", "bridge fdb del 12:2b:00:00:00:02 dev "+vxlan+" master", fibKey),
-		accident("FDB entry of the BVI deleted", "bridge fdb del 12:2b:00:00:00:01 dev c-vxlanBVI self", bd),
+		accident("FDB entry of the BVI deleted", "bridge fdb del 12:2b:00:00:00:01 dev "+bviPort+" master", bd),
 		accident("neighbour deleted", "ip neigh del 192.168.30.2 dev c-vxlanBVI", arp),
 		accident("neighbour changed", "ip neigh replace 192.168.30.2 dev c-vxlanBVI lladdr 02:00:00:00:00:03 nud permanent", arp),
 		accident("ruleset flushed", "nft flush ruleset", nat),

@@ -9,19 +9,18 @@
 //	               │ podGwLoop ┤   neighbours      nft "contiv"   │
 //	               │           │                       │          │
 //	               │           └───────────────────── eth0 (DPDK) │══ underlay
-//	               │           │                          ^       │
-//	               │       BVI ┴─ vxlan (cv…) ────────────┘       │
+//	               │ BVI ══ veth ══ cp-… ┐                ^       │
+//	               │            bridge domain (cb-…)      │       │
+//	               │                     └ vxlan (cv…) ───┘       │
 //	               └──────────────────────────────────────────────┘
 //
 // A restarted agent recognises our objects and their names:
 //
-//	TAP                 alias "contiv:vpp/<name>" of the near end of a veth pair
-//	loopback            the same alias of a bridge; of a veth pair made by earlier versions,
-//	                    whose far end has the alias "contiv:vpp-port/<name>"
+//	TAP, loopback       alias "contiv:vpp/<name>" of the near end of a veth pair
 //	GRE, IPIP, bond,    the same alias of the device; members of our bonds and peers of
 //	sub-interface, …    our WireGuard devices are ours
-//	bridge domain       alias "contiv:vpp-bd[<parameters>]/<name>" of a bridge; the
-//	                    parameter bvi=<device> names the loopback that has its ports
+//	parked far end      alias "contiv:vpp-port/<name>" (loopbacks only)
+//	bridge domain       alias "contiv:vpp-bd[<parameters>]/<name>" of a bridge
 //	VXLAN tunnel        an all-zero FDB entry on the device of its source and VNI,
 //	                    alias "contiv:vpp-vxlan/<vni>/<source>"; addresses and VNI
 //	                    identify a tunnel, and its name comes from the expected

@@ -96,7 +96,7 @@ func withoutCounters(listing string) string {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasSuffix(fields[1], ":") {
 			line = fields[1] + "\n" // a device: its name
 		}
-		kept = append(kept, strings.Replace(line, " linkdown", "", 1)) // noticed later
+		kept = append(kept, line)
 	}
 	return fmt.Sprint(kept)
 }

@@ -80,10 +80,9 @@ var _ vswitch.VSwitch = (*VSwitch)(nil)
 // New prepares the network namespace for forwarding and returns a vswitch for it. The caller closes
 // it.
 //
-//	own.Host ─┬─> vrf ─┬─> routes ──────────┐
-//	          │        ├─> neighbours, srv6 ├─> links
-//	          │        └────────────────────┤
-//	          ├─> bridges ──────────────────┘
+//	own.Host ─┬─> vrf ─┬─> routes ─────────┐
+//	          │        ├─> neighbours, srv6 ├─> links ──> bridges
+//	          │        └────────────────────┘
 //	          └─> nat, acl, policies, redirect, hostnet
 //
 // An arrow leads from a subsystem to its users. When the kernel removes a device or an address
@@ -126,12 +125,12 @@ func (v *VSwitch) open(opts Options) (err error) {
 	v.neighbours = neighbours.New(v.Host)
 	v.segments = srv6.New(v.Host)
 	v.guards = podguard.New(v.Host, podguard.Timeouts{Established: opts.Established, CloseWait: opts.CloseWait})
-	v.bridges = bridges.New(v.Host)
 	v.links = links.New(v.Host, links.Options{
-		Guards: v.guards, Bridges: v.bridges,
-		VRFs: v.vrf, Routes: v.routes, Neighbours: v.neighbours, Segments: v.segments,
+		Guards: v.guards,
+		VRFs:   v.vrf, Routes: v.routes, Neighbours: v.neighbours, Segments: v.segments,
 		MarksAddresses: marks, DHCPTimeout: opts.dhcpTimeout,
 	})
+	v.bridges = bridges.New(v.Host)
 	v.redirect = redirect.New(v.Host)
 	v.nat, v.acl = nat.New(v.Host), acl.New(v.Host)
 	v.policies = policies.New(v.NFT, func(mask uint32, stale func(uint32) bool) error {

@@ -31,6 +31,13 @@ func parametersOf(bd *vpp_l2.BridgeDomain) own.BridgeParameters {
 	return own.BridgeParameters{Flood: bd.GetFlood(), UnknownUnicastFlood: bd.GetUnknownUnicastFlood(), Learn: bd.GetLearn(), MacAge: bd.GetMacAge()}
 }
 
+func portFlags(p own.BridgeParameters, isolated bool) rtnl.PortFlags {
+	return rtnl.PortFlags{
+		Learning: p.Learn, UnicastFlood: p.UnknownUnicastFlood,
+		BcastFlood: p.Flood, McastFlood: p.Flood, Isolated: isolated,
+	}
+}
+
 // ageingTime returns hundredths of seconds. Linux cannot disable ageing, so 0 becomes ten years.
 func ageingTime(p own.BridgeParameters) uint32 {
 	const minute = 60 * 100
@@ -64,10 +71,6 @@ func (v bridges) addBridge(bd *vpp_l2.BridgeDomain) error {
 	bridge := &netlink.Bridge{LinkAttrs: attrs, MulticastSnooping: &snooping, AgeingTime: &ageing}
 	err := v.Net.LinkAdd(bridge)
 	if rtnl.Exists(err) {
-		if d, lookupErr := v.domain(bd.GetName()); lookupErr == nil {
-			p.BVI = d.params.BVI
-			alias = own.BridgeAlias(bd.GetName(), p)
-		}
 		var complete netlink.Link
 		if complete, err = v.Clear(attrs.Name, alias, attrs.Name); err != nil {
 			return err
@@ -105,12 +108,9 @@ func (v bridges) Delete(_ context.Context, bd *vpp_l2.BridgeDomain) error {
 		if device, ok := strings.CutPrefix(bd.GetName(), own.UnknownPrefix); ok {
 			return v.DeleteUnmarked(device)
 		}
-		d, err := v.domain(bd.GetName())
+		link, err := v.Bridge(bd.GetName())
 		if err == nil {
-			err = v.unbindVirtual(d)
-		}
-		if err == nil {
-			err = v.DelLink(d.bridge.Attrs().Index)
+			err = v.DelLink(link.Attrs().Index)
 		}
 		return rtnl.IgnoreGone(err)
 	})
@@ -135,39 +135,33 @@ func (v bridges) bind(bd string, iface *vpp_l2.BridgeDomain_Interface) error {
 	if err := bridgeable(v.Reg.Iface(iface.GetName())); err != nil {
 		return err
 	}
-	d, err := v.domain(bd)
+	bridge, err := v.Bridge(bd)
 	if err != nil {
 		return err
 	}
+	_, params, _ := own.ParseBridgeAlias(bridge.Attrs().Alias)
 	dev, err := v.PortOf(iface.GetName())
 	if err != nil {
 		return err
 	}
-	if own.IsLoopbackBridge(dev) {
-		return v.bindVirtual(d, dev)
-	}
-	attrs, flags := dev.Attrs(), d.portFlags(isolated(iface))
+	attrs, master := dev.Attrs(), bridge.Attrs().Index
 	idle, err := v.IdleMaster(iface.GetName())
 	if err != nil {
 		return err
 	}
-	switch master := attrs.MasterIndex; {
-	case master == d.holder:
-	case master == 0, master == idle:
-		if err := v.Net.SetLink(attrs.Index, rtnl.LinkChange{Master: &d.holder}); err != nil {
-			return fmt.Errorf("putting device %s into the bridge: %w", attrs.Name, err)
-		}
-	case d.contains(master), v.isLeftIn(master, bd):
-		if err := v.movePort(rtnl.Port{Index: attrs.Index, Flags: flags}, d.holder); err != nil {
-			return err
+	switch attrs.MasterIndex {
+	case master:
+	case 0, idle:
+		if err := v.Net.SetLink(attrs.Index, rtnl.LinkChange{Master: &master}); err != nil {
+			return fmt.Errorf("putting device %s into bridge %s: %w", attrs.Name, bridge.Attrs().Name, err)
 		}
 	default:
 		return fmt.Errorf("its device %s is in another bridge: take it out of that first", attrs.Name)
 	}
-	if err := v.Net.SetPort(attrs.Index, flags); err != nil {
+	if err := v.Net.SetPort(attrs.Index, portFlags(params, isolated(iface))); err != nil {
 		return fmt.Errorf("setting the port flags of device %s: %w", attrs.Name, err)
 	}
-	return v.finishPort(iface.GetName(), attrs.Index, d.params)
+	return v.finishPort(iface.GetName(), attrs.Index, params)
 }
 
 // isolated ports do not forward to each other: split horizon group 1. Split horizon never applies
@@ -177,8 +171,7 @@ func isolated(iface *vpp_l2.BridgeDomain_Interface) bool {
 }
 
 // finishPort applies the settings for the interface's type. A bridge without learning and flooding
-// needs an entry for the MAC of a loopback that is a veth pair. A VXLAN device learns if its bridge
-// does.
+// needs an entry for a loopback's MAC. A VXLAN device learns if its bridge does.
 func (v bridges) finishPort(iface string, port int, params own.BridgeParameters) error {
 	switch v.Reg.Iface(iface).GetType() {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
@@ -206,19 +199,13 @@ func (v bridges) Unbind(_ context.Context, bd string, iface *vpp_l2.BridgeDomain
 }
 
 func (v bridges) unbind(bd, iface string) error {
-	d, err := v.domain(bd)
-	if rtnl.IgnoreGone(err) != nil {
+	bridge, err := v.Bridge(bd)
+	if err != nil {
 		return err
-	}
-	if d != nil && d.params.BVI == own.DeviceName(own.DevInterface, iface) {
-		return v.unbindVirtual(d)
 	}
 	dev, err := v.PortOf(iface)
-	if err != nil || own.IsLoopbackBridge(dev) {
+	if err != nil || dev.Attrs().MasterIndex != bridge.Attrs().Index {
 		return err
-	}
-	if master := dev.Attrs().MasterIndex; (d == nil || !d.contains(master)) && !v.isLeftIn(master, bd) {
-		return nil
 	}
 	if v.sharesDevice(bd, iface) {
 		return nil

@@ -39,7 +39,7 @@ func (v fib) Create(_ context.Context, entry *vpp_l2.FIBEntry) error {
 }
 
 func (v fib) set(entry *vpp_l2.FIBEntry) error {
-	d, err := v.domain(entry.GetBridgeDomain())
+	bridge, err := v.Bridge(entry.GetBridgeDomain())
 	if err != nil {
 		return err
 	}
@@ -47,17 +47,10 @@ func (v fib) set(entry *vpp_l2.FIBEntry) error {
 	if err != nil {
 		return err
 	}
-	mac := own.ParseMAC(entry.GetPhysAddress())
-	isVirtual := d.virtual != nil && d.virtual.Attrs().Index == port.Attrs().Index
-	if !isVirtual && !d.contains(port.Attrs().MasterIndex) {
+	if port.Attrs().MasterIndex != bridge.Attrs().Index {
 		return fmt.Errorf("interface %q is not in the bridge domain", entry.GetOutgoingInterface())
 	}
-	if isVirtual {
-		if err := v.Net.NeighSet(own.LocalEntry(port.Attrs().Index, mac)); err != nil {
-			return fmt.Errorf("on device %s: %w", port.Attrs().Name, err)
-		}
-		return nil
-	}
+	mac := own.ParseMAC(entry.GetPhysAddress())
 	if out := v.Reg.Iface(entry.GetOutgoingInterface()); out.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
 		if err := v.Net.NeighSet(remoteEntry(port.Attrs().Index, mac, own.TunnelOf(out).Dst)); err != nil {
 			return fmt.Errorf("on device %s: %w", port.Attrs().Name, err)
@@ -97,9 +90,6 @@ func (v fib) unset(entry *vpp_l2.FIBEntry) error {
 		if err != nil {
 			return err
 		}
-		if own.IsLoopbackBridge(port) {
-			return v.unsetLocal(port, mac)
-		}
 		e := &fibEntry{port: port.Attrs().Index, bridged: true}
 		if out := v.Reg.Iface(name); out.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
 			e.dst = own.TunnelOf(out).Dst
@@ -111,27 +101,13 @@ func (v fib) unset(entry *vpp_l2.FIBEntry) error {
 		return err
 	}
 	for _, e := range s.entries() {
-		if e.bd != entry.GetBridgeDomain() || e.mac != mac.String() {
-			continue
-		}
-		if port := s.ByIndex[e.port]; own.IsLoopbackBridge(port) {
-			err = v.unsetLocal(port, mac)
-		} else {
-			err = v.unsetAt(e, mac)
-		}
-		if err != nil {
-			return err
+		if e.bd == entry.GetBridgeDomain() && e.mac == mac.String() {
+			if err := v.unsetAt(e, mac); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// unsetLocal keeps the entry of the loopback's own MAC, which belongs to its binding.
-func (v fib) unsetLocal(loopback netlink.Link, mac net.HardwareAddr) error {
-	if mac.String() == loopback.Attrs().HardwareAddr.String() {
-		return nil
-	}
-	return rtnl.IgnoreGone(v.Net.NeighDel(own.LocalEntry(loopback.Attrs().Index, mac)))
 }
 
 func (v fib) unsetAt(e *fibEntry, mac net.HardwareAddr) error {
@@ -152,7 +128,6 @@ type fibEntry struct {
 	port    int
 	vxlan   *own.VXLANID
 	bridged bool
-	local   bool // frames to the node; the kernel has no others than static ones
 	static  bool
 	dst     netip.Addr
 }
@@ -165,24 +140,21 @@ func (s *l2State) entries() []*fibEntry {
 	found := map[at]*fibEntry{}
 	for _, e := range s.fdb {
 		link := s.ByIndex[e.LinkIndex]
-		if link == nil {
+		if link == nil || e.State&netlink.NUD_PERMANENT != 0 && e.Flags&netlink.NTF_SELF == 0 {
 			continue
 		}
-		local := own.IsLocalEntry(e) && own.IsLoopbackBridge(link)
-		if !local && e.State&netlink.NUD_PERMANENT != 0 && e.Flags&netlink.NTF_SELF == 0 {
+		bridge := s.ByIndex[link.Attrs().MasterIndex]
+		if bridge == nil {
 			continue
 		}
-		d := s.domains[link.Attrs().MasterIndex]
-		if local {
-			d = s.domains[e.LinkIndex]
-		}
-		if d == nil {
+		bd, _, ours := own.ParseBridgeAlias(bridge.Attrs().Alias)
+		if !ours {
 			continue
 		}
 		k := at{e.LinkIndex, e.HardwareAddr.String()}
 		entry := found[k]
 		if entry == nil {
-			entry = &fibEntry{bd: d.name, mac: k.mac, port: k.port}
+			entry = &fibEntry{bd: bd, mac: k.mac, port: k.port}
 		}
 		id, isVXLAN := own.ParseVXLANAlias(link.Attrs().Alias)
 		if isVXLAN {
@@ -194,8 +166,6 @@ func (s *l2State) entries() []*fibEntry {
 				continue
 			}
 			entry.dst = dst.Unmap()
-		case local:
-			entry.bridged, entry.local, entry.static = true, true, true
 		case e.State&netlink.NUD_NOARP != 0:
 			entry.bridged, entry.static = true, true
 		case e.Flags&netlink.NTF_EXT_LEARNED != 0:
@@ -233,9 +203,6 @@ func (v fib) List(_ context.Context, expected []*vpp_l2.FIBEntry) ([]*vpp_l2.FIB
 		if want != nil {
 			entry.PhysAddress = want.GetPhysAddress()
 			entry.BridgedVirtualInterface = want.GetBridgedVirtualInterface()
-			if e.local {
-				entry.StaticConfig = want.GetStaticConfig()
-			}
 		}
 		switch {
 		case !e.bridged: // incomplete: the missing interface makes it differ from all values

@@ -17,11 +17,9 @@ import (
 
 type l2State struct {
 	*own.Devices
-	// domains holds the bridge domains by their own bridge and by the loopback that they name.
-	domains map[int]*domain
-	ports   []rtnl.Port
-	fdb     []netlink.Neigh
-	v       *Driver
+	ports []rtnl.Port
+	fdb   []netlink.Neigh
+	v     *Driver
 }
 
 func (v *Driver) readL2() (*l2State, error) {
@@ -34,19 +32,7 @@ func (v *Driver) readL2() (*l2State, error) {
 		return nil, fmt.Errorf("reading bridge ports: %w", err)
 	}
 	fdb, err := v.Fdb(0)
-	s := &l2State{Devices: devs, domains: map[int]*domain{}, ports: ports, fdb: fdb, v: v}
-	for index, link := range devs.ByIndex {
-		_, params, ok := own.ParseBridgeAlias(link.Attrs().Alias)
-		if !ok {
-			continue
-		}
-		d := v.domainOf(link, devs.Named(params.BVI))
-		s.domains[index] = d
-		if d.virtual != nil {
-			s.domains[d.virtual.Attrs().Index] = d
-		}
-	}
-	return s, err
+	return &l2State{Devices: devs, ports: ports, fdb: fdb, v: v}, err
 }
 
 func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vpp_l2.BridgeDomain, error) {
@@ -59,14 +45,15 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 		wanted[bd.GetName()] = bd
 	}
 	var list []*vpp_l2.BridgeDomain
-	for index, link := range s.ByIndex {
-		name, _, ok := own.ParseBridgeAlias(link.Attrs().Alias)
+	for _, link := range s.ByIndex {
+		name, params, ok := own.ParseBridgeAlias(link.Attrs().Alias)
+		_, isBridge := link.(*netlink.Bridge)
 		switch {
 		case ok && link.Attrs().Flags&net.FlagUp != 0:
-			list = append(list, s.describeBD(s.domains[index], wanted[name]))
+			list = append(list, s.describeBD(name, params, link, wanted[name]))
 		case ok:
 			list = append(list, &vpp_l2.BridgeDomain{Name: name})
-		case own.IsUnmarked(link) && strings.HasPrefix(link.Attrs().Name, own.DevBridge):
+		case isBridge && own.IsUnmarked(link):
 			list = append(list, &vpp_l2.BridgeDomain{Name: own.UnknownPrefix + link.Attrs().Name})
 		}
 	}
@@ -80,43 +67,27 @@ func (v bridges) List(_ context.Context, expected []*vpp_l2.BridgeDomain) ([]*vp
 	return list, nil
 }
 
-func (s *l2State) describeBD(d *domain, expected *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
-	p := d.params
+func (s *l2State) describeBD(name string, p own.BridgeParameters, bridge netlink.Link, expected *vpp_l2.BridgeDomain) *vpp_l2.BridgeDomain {
 	bd := &vpp_l2.BridgeDomain{
-		Name: d.name, Flood: p.Flood, UnknownUnicastFlood: p.UnknownUnicastFlood, Forward: true, Learn: p.Learn, MacAge: p.MacAge,
+		Name: name, Flood: p.Flood, UnknownUnicastFlood: p.UnknownUnicastFlood, Forward: true, Learn: p.Learn, MacAge: p.MacAge,
 	}
 	wanted := map[string]*vpp_l2.BridgeDomain_Interface{}
 	for _, iface := range expected.GetInterfaces() {
 		wanted[iface.GetName()] = iface
 	}
-	if d.virtual != nil && s.isComplete(d) {
-		name := s.v.LogicalOf(d.virtual)
-		iface := &vpp_l2.BridgeDomain_Interface{Name: name, BridgedVirtualInterface: true}
-		if w := wanted[name]; w != nil {
-			iface.BridgedVirtualInterface, iface.SplitHorizonGroup = w.GetBridgedVirtualInterface(), w.GetSplitHorizonGroup()
-		}
-		bd.Interfaces = append(bd.Interfaces, iface)
-	}
 	for _, port := range s.ports {
-		if port.Master != d.holder {
+		if port.Master != bridge.Attrs().Index {
 			continue
 		}
 		for _, iface := range s.interfacesOfPort(port, wanted, expected != nil) {
 			// An incomplete port counts as not bound, so that binding it again repairs it.
-			if port.Flags == d.portFlags(isolated(iface)) && s.finished(port, iface) {
+			if port.Flags == portFlags(p, isolated(iface)) && s.finished(port, iface) {
 				bd.Interfaces = append(bd.Interfaces, iface)
 			}
 		}
 	}
 	slices.SortFunc(bd.Interfaces, func(a, b *vpp_l2.BridgeDomain_Interface) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return bd
-}
-
-// isComplete reports whether the binding of the virtual interface is finished.
-func (s *l2State) isComplete(d *domain) bool {
-	return hasLocalEntry(s.fdb, d.virtual) && !slices.ContainsFunc(s.ports, func(p rtnl.Port) bool {
-		return p.Master != d.holder && d.contains(p.Master)
-	})
 }
 
 // interfacesOfPort returns the interfaces of a port. A VXLAN device carries several tunnels; the

@@ -32,9 +32,9 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 		}
 		if m.Data[0] == unix.AF_BRIDGE {
 			send(drift.Notice{Suspect: suspectPorts{}})
-		} else if attrs, _ := rtnl.LinkAttrs(m); m.Header.Type == unix.RTM_NEWLINK &&
-			(strings.HasPrefix(attrs.Name, own.DevBridge) || strings.HasPrefix(attrs.Alias, own.AliasPort)) {
-			send(drift.Notice{Suspect: suspectBridge(attrs.Index)})
+		} else if alias := rtnl.LinkAlias(m); m.Header.Type == unix.RTM_NEWLINK &&
+			(strings.HasPrefix(alias, own.AliasBridge) || strings.HasPrefix(alias, own.AliasPort)) {
+			send(drift.Notice{Suspect: suspectBridge(rtnl.LinkIndex(m.Data))})
 		}
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		if len(m.Data) > 0 && m.Data[0] == unix.AF_BRIDGE {
@@ -55,25 +55,14 @@ func (v *Driver) Check(b *drift.Batch) {
 
 func (v *Driver) checkBridge(b *drift.Batch, index int) {
 	link, err := v.Net.LinkByIndex(index)
-	if err != nil {
+	if err != nil || link.Attrs().Flags&net.FlagUp != 0 {
 		return
 	}
-	attrs := link.Attrs()
-	up := attrs.Flags&net.FlagUp != 0
-	for _, bd := range own.All[*vpp_l2.BridgeDomain](v.Reg) {
-		if own.DeviceName(own.DevBridge, bd.GetName()) != attrs.Name {
-			continue
-		}
-		name, params, _ := own.ParseBridgeAlias(attrs.Alias)
-		params.BVI = ""
-		switch {
-		case name != bd.GetName() || params != parametersOf(bd):
-			b.Report(fmt.Sprintf("bridge %s has the alias %q", attrs.Name, attrs.Alias), models.Key(bd))
-		case !up:
-			b.Report(fmt.Sprintf("bridge %s is down", attrs.Name), models.Key(bd))
-		}
+	if name, _, ok := own.ParseBridgeAlias(link.Attrs().Alias); ok {
+		b.Report(fmt.Sprintf("bridge %s is down", link.Attrs().Name), models.BridgeDomain.KeyPrefix()+name)
+	} else {
+		b.Suspect(suspectPorts{})
 	}
-	b.Suspect(suspectPorts{})
 }
 
 // noticeFDB: entries of VXLAN devices belong to tunnels or the L2 FIB, entries of bridges to the L2
@@ -101,7 +90,7 @@ func (v *Driver) noticeFDB(m syscall.NetlinkMessage, send func(drift.Notice)) {
 		}
 		send(drift.Notice{Reason: fmt.Sprintf("L2 FIB entry %s was changed", mac), Keys: []string{models.Key(entry)}})
 	}
-	if deleted && (e.State&netlink.NUD_NOARP != 0 || own.IsLocalEntry(*e)) {
+	if deleted && e.State&netlink.NUD_NOARP != 0 {
 		send(drift.Notice{Suspect: suspectPorts{}})
 	}
 }
@@ -126,11 +115,8 @@ func (v *Driver) checkPorts(b *drift.Batch) {
 		if link == nil {
 			continue // has a separate event
 		}
-		d := s.domains[link.Attrs().Index]
-		if d == nil {
-			continue // another alias, see checkBridge
-		}
-		bound := s.describeBD(d, bd)
+		_, params, _ := own.ParseBridgeAlias(link.Attrs().Alias)
+		bound := s.describeBD(bd.GetName(), params, link, bd)
 		for _, want := range bd.GetInterfaces() {
 			if !v.Reg.IsBound(want.GetName(), bd.GetName()) {
 				continue // not yet or no longer

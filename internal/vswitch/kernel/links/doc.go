@@ -1,8 +1,7 @@
 // Package links configures the devices of interfaces, their addresses, DHCP clients and router
 // advertisements.
 //
-//	TAP                  a veth pair (veth.go, farend.go)
-//	loopback             a bridge (loopback.go)
+//	TAP, loopback        veth pairs (veth.go, farend.go)
 //	tunnels, bonds, …    one device of a specific kind each (kinds.go)
 //	VXLAN                one device for all tunnels of a source and VNI (vxlan.go)
 //	DPDK, AF_PACKET      existing devices

@@ -16,7 +16,6 @@ type Driver struct {
 	neighbours Neighbours
 	segments   Segments
 	guards     Guards
-	bridges    Bridges
 
 	dhcp    *dhcpClients
 	reports vswitch.StateReports
@@ -33,7 +32,6 @@ type Options struct {
 	Neighbours Neighbours
 	Segments   Segments
 	Guards     Guards
-	Bridges    Bridges
 	// MarksAddresses: the kernel stores the protocol of addresses.
 	MarksAddresses bool
 	// DHCPTimeout is the first retransmission timeout of DHCP clients; 0: their default.
@@ -54,11 +52,6 @@ type Neighbours interface {
 	RestoreProxyARP(iface string, index int) error
 }
 
-// Bridges restores the ports of a bridge domain after its virtual interface was enabled or disabled.
-type Bridges interface {
-	RestorePorts(iface string) error
-}
-
 // Segments restores registered segments.
 type Segments interface {
 	RestoreSegments(iface string) error
@@ -75,7 +68,7 @@ type Guards interface {
 // New returns a Driver. The caller stops it.
 func New(host *own.Host, opts Options) *Driver {
 	v := &Driver{
-		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards, bridges: opts.Bridges,
+		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards,
 		dhcp: newDHCPClients(), marks: opts.MarksAddresses, movedFrom: map[string]own.VXLANID{},
 	}
 	v.dhcp.firstTimeout = opts.DHCPTimeout

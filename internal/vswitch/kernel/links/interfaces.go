@@ -134,11 +134,6 @@ func (v interfaces) adjust(link netlink.Link, iface *vpp_interfaces.Interface) e
 			return err
 		}
 	}
-	if (c.Up || c.Down) && iface.GetType() == vpp_interfaces.Interface_SOFTWARE_LOOPBACK {
-		if err := v.bridges.RestorePorts(iface.GetName()); err != nil {
-			return err
-		}
-	}
 	switch {
 	case c.Up:
 		return v.restore(iface.GetName(), attrs.Index)

@@ -135,10 +135,11 @@ func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) 
 	}
 	for _, link := range inv.ByIndex {
 		name, ok := strings.CutPrefix(link.Attrs().Alias, own.AliasInterface)
+		_, isBridge := link.(*netlink.Bridge)
 		switch {
 		case ok:
 			v.Dev.Put(name, link.Attrs().Index)
-		case own.IsUnmarked(link) && !strings.HasPrefix(link.Attrs().Name, own.DevBridge):
+		case own.IsUnmarked(link) && !isBridge:
 			name = own.UnknownPrefix + link.Attrs().Name
 		default:
 			continue
@@ -147,7 +148,7 @@ func (v interfaces) listMade(inv *inventory) (list []*vpp_interfaces.Interface) 
 		switch {
 		case inv.describeKind(iface, link, inv.expected[name]):
 			v.bindMembers(iface)
-		case parked[name], own.IsLoopbackBridge(link):
+		case parked[name]:
 			iface.Type = vpp_interfaces.Interface_SOFTWARE_LOOPBACK
 		default:
 			iface.Type = vpp_interfaces.Interface_TAP

@@ -69,9 +69,6 @@ func (v *Driver) statesOf(link netlink.Link, settings settingsReader) (list []*v
 			AdminStatus: status(attrs.Flags&net.FlagUp != 0), OperStatus: status(attrs.RawFlags&unix.IFF_RUNNING != 0 && attrs.Flags&net.FlagUp != 0),
 			Mtu: uint32(attrs.MTU),
 		}
-		if iface.GetType() == vpp_interfaces.Interface_SOFTWARE_LOOPBACK {
-			state.OperStatus = state.AdminStatus // it works without ports, which give it a carrier
-		}
 		if len(attrs.HardwareAddr) == 6 {
 			state.PhysAddress = attrs.HardwareAddr.String()
 		}

@@ -21,12 +21,27 @@ func (v interfaces) createTap(iface *vpp_interfaces.Interface) (netlink.Link, er
 	if made, err := v.makePair(iface, far); err != nil || !made {
 		return nil, err
 	}
-	return v.finish(iface, rtnl.LinkChange{})
+	return v.finishPair(iface)
 }
 
-// finish marks the device as complete and makes the change. It returns the device if observers want
-// it.
-func (v interfaces) finish(iface *vpp_interfaces.Interface, c rtnl.LinkChange) (netlink.Link, error) {
+// createLoopback creates a veth pair with a local far end, which is up, so that the near end has a
+// carrier, and ready to be bound to a bridge domain.
+func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) (netlink.Link, error) {
+	far := own.DeviceName(own.DevPort, iface.GetName())
+	if made, err := v.makePair(iface, farEnd{name: far}); err != nil || !made {
+		return nil, err
+	}
+	if err := v.DisableIPv6(far); err != nil {
+		return nil, err
+	}
+	if err := v.Net.SetLinkNamed(far, rtnl.LinkChange{Alias: own.AliasPort + iface.GetName(), Up: true}); err != nil {
+		return nil, fmt.Errorf("preparing the far end %s: %w", far, err)
+	}
+	return v.finishPair(iface)
+}
+
+// finishPair marks the near end as complete. It returns the device if observers want it.
+func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	name := own.DeviceName(own.DevInterface, iface.GetName())
 	if err := v.IgnoreRouters(name); err != nil {
 		return nil, err
@@ -36,8 +51,7 @@ func (v interfaces) finish(iface *vpp_interfaces.Interface, c rtnl.LinkChange) (
 			return nil, err
 		}
 	}
-	c.Alias, c.Up = own.AliasInterface+iface.GetName(), iface.GetEnabled()
-	link, index, err := v.setAndRead(name, c)
+	link, index, err := v.setAndRead(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()})
 	if err != nil {
 		return nil, fmt.Errorf("preparing device %s: %w", name, err)
 	}

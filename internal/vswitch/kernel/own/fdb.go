@@ -32,27 +32,9 @@ func StaticEntry(port int, mac []byte) *netlink.Neigh {
 	}
 }
 
-// LocalEntry returns a bridge's entry for frames to the bridge itself.
-func LocalEntry(bridge int, mac []byte) *netlink.Neigh {
-	return &netlink.Neigh{
-		LinkIndex: bridge, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
-		State: netlink.NUD_PERMANENT, HardwareAddr: mac,
-	}
-}
-
-// IsLocalEntry reports whether frames to the MAC are for the bridge itself. Entries of NTF_SELF are
-// addresses of its device, such as multicast groups.
-func IsLocalEntry(e netlink.Neigh) bool {
-	return e.LinkIndex == e.MasterIndex && e.State&netlink.NUD_PERMANENT != 0 && e.Flags&netlink.NTF_SELF == 0
-}
-
-// MoveLoopbackFDB updates the entry of a bridged loopback after a change of its MAC. The kernel
-// moves the entry of a loopback that is a bridge, unless a program restored it.
+// MoveLoopbackFDB updates the entry of a bridged loopback after a change of its MAC.
 func (v *Host) MoveLoopbackFDB(iface string, old, new []byte) error {
 	port, err := v.PortOf(iface)
-	if err == nil && IsLoopbackBridge(port) {
-		return rtnl.IgnoreGone(v.Net.NeighDel(LocalEntry(port.Attrs().Index, old)))
-	}
 	if err != nil || port.Attrs().MasterIndex == 0 {
 		return err
 	}

@@ -47,8 +47,7 @@ func DeviceName(prefix, logical string) string {
 	return prefix + hex.EncodeToString(sum[:6])
 }
 
-// BridgeAlias stores the parameters, which a bridge without ports does not reveal, and the bound
-// virtual interface.
+// BridgeAlias stores the parameters, which a bridge without ports does not reveal.
 func BridgeAlias(name string, p BridgeParameters) string {
 	return fmt.Sprintf("%s%s]/%s", AliasBridge, p, name)
 }
@@ -104,11 +103,9 @@ func UnknownDevice(name string) (device string, ok bool) {
 type BridgeParameters struct {
 	Flood, UnknownUnicastFlood, Learn bool
 	MacAge                            uint32
-	// BVI is the device of the bound virtual interface, if that is a bridge; "": none.
-	BVI string
 }
 
-// String is the form in aliases, such as "age=5,bvi=c-loop,flood,learn".
+// String is the form in aliases, such as "flood,learn,age=5".
 func (p BridgeParameters) String() string {
 	var words []string
 	for word, on := range map[string]bool{"flood": p.Flood, "uu-flood": p.UnknownUnicastFlood, "learn": p.Learn} {
@@ -118,9 +115,6 @@ func (p BridgeParameters) String() string {
 	}
 	if p.MacAge != 0 {
 		words = append(words, fmt.Sprintf("age=%d", p.MacAge))
-	}
-	if p.BVI != "" {
-		words = append(words, "bvi="+p.BVI)
 	}
 	slices.Sort(words)
 	return strings.Join(words, ",")
@@ -139,9 +133,6 @@ func parseBDParameters(text string) (p BridgeParameters) {
 		if age, ok := strings.CutPrefix(word, "age="); ok {
 			minutes, _ := strconv.ParseUint(age, 10, 32)
 			p.MacAge = uint32(minutes)
-		}
-		if device, ok := strings.CutPrefix(word, "bvi="); ok {
-			p.BVI = device
 		}
 	}
 	return p

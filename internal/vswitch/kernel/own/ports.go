@@ -2,7 +2,6 @@ package own
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/contiv/contiv/internal/netlink/rtnl"
 
@@ -10,15 +9,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// PortOf returns the device of an interface that is a bridge port: its own, or the far end of the
-// veth pair that earlier versions made for a loopback. A loopback that is a bridge is returned
-// itself.
+// PortOf returns the bridge port of an interface.
 func (v *Host) PortOf(iface string) (netlink.Link, error) {
 	switch known := v.Reg.Iface(iface); known.GetType() {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK:
-		if link, err := v.Link(iface); err != nil || IsLoopbackBridge(link) {
-			return link, err
-		}
 		link, err := v.LinkNamed(DeviceName(DevPort, iface))
 		if err == nil && link.Attrs().Alias != AliasPort+iface || rtnl.IsGone(err) {
 			return nil, noDevice(iface)
@@ -34,15 +28,7 @@ func (v *Host) PortOf(iface string) (netlink.Link, error) {
 	return v.Link(iface)
 }
 
-// IsLoopbackBridge reports whether the device is a loopback that may hold the ports of a bridge
-// domain.
-func IsLoopbackBridge(link netlink.Link) bool {
-	_, isBridge := link.(*netlink.Bridge)
-	return isBridge && strings.HasPrefix(link.Attrs().Alias, AliasInterface)
-}
-
-// Bridge finds the bridge of a bridge domain. The ports are in another one while a virtual
-// interface is bound, see BridgeParameters.BVI.
+// Bridge finds the bridge of a bridge domain.
 func (v *Host) Bridge(name string) (netlink.Link, error) {
 	link, err := v.LinkNamed(DeviceName(DevBridge, name))
 	if rtnl.IsGone(err) {
@@ -63,7 +49,7 @@ func (v *Host) IdleMaster(iface string) (int, error) {
 	known := v.Reg.Iface(iface)
 	switch known.GetType() {
 	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_VXLAN_TUNNEL:
-		return 0, nil // another device is the port, if any
+		return 0, nil // another device is the port
 	}
 	if known.GetVrf() == 0 {
 		return 0, nil

@@ -16,7 +16,6 @@ import (
 
 	"github.com/contiv/contiv/internal/netlink/nft"
 	"github.com/contiv/contiv/internal/vswitch"
-	"github.com/contiv/contiv/internal/vswitch/kernel/own"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -81,7 +80,7 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 const (
 	chainSources      = "sources"   // hook
 	chainVSwitch      = "vswitch"   // from a device of the vswitch
-	chainBridge       = "bridge"    // frames between ports of a bridge domain
+	chainBridge       = "bridge"    // from a bridge of the vswitch
 	chainMapped       = "mapped"    // IPv6, from a device without a guard
 	chainGuarded      = "guarded"   // from a guarded device
 	chainSent6        = "sent6"     // IPv6 with a permitted source
@@ -174,7 +173,7 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainSources, "by a device of the vswitch", join(fromGroup(), goTo(chainVSwitch))},
 		{chainSources, "by another guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
 
-		{chainVSwitch, "by the bridge of a domain", join(meta(expr.MetaKeyIIFNAME, scratch), equals([]byte(own.DevBridge)...), goTo(chainBridge))},
+		{chainVSwitch, "by a bridge", join(meta(ifKind, scratch), equals(kind("bridge")...), goTo(chainBridge))},
 		{chainVSwitch, "IPv4 of a guarded device", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
 		{chainVSwitch, "by a guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
 		{chainVSwitch, "IPv6", join(ofFamily(unix.NFPROTO_IPV6), jump(chainMapped))},

@@ -37,11 +37,10 @@ func sourceRules() []rule {
 	return []rule{
 		{chainMapped, "IPv4 written as IPv6", join(from6(12, mapped...), drop)},
 		{chainMapped, "IPv4-compatible IPv6", join(from6(12, compatible...), beyondLoopback, drop)},
-		// br_netfilter would pass frames to conntrack a second time where another device behind the
-		// bridge receives the packet. Replies of endpoints would look like new connections from the
-		// service to the client, and get another source port, because the real connection has the
-		// original one. Packets to a loopback that holds the ports pass once. The rule applies even while
-		// another proxy translates services: such connections would not survive the switch.
+		// br_netfilter would pass frames of our bridges to conntrack a second time. Replies of endpoints
+		// through the overlay would look like new connections from the service to the client, and get
+		// another source port, because the real connection has the original one. The rule applies even
+		// while another proxy translates services: such connections would not survive the switch.
 		{chainBridge, "by a guarded device", join(fromDevice(), inSet(guarded), goTo(chainGuarded))},
 		{chainBridge, "frames of bridges", of(&expr.Notrack{})},
 		{chainBridge, "IPv6", join(ofFamily(unix.NFPROTO_IPV6), jump(chainMapped))},

@@ -89,9 +89,8 @@ func baseLines(chain string, generation int) []line {
 			fmt.Sprintf("meta oifgroup != %d ct mark set ct mark | %#08x", own.DeviceGroup, outside),
 			fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
 	case "stray":
-		// Frames of a bridge, shown by br_netfilter and untracked (package podguard): their packets are judged
-		// where they are routed.
-		return lines(fmt.Sprintf(`iifname "%s*" oifname "%[1]s*" accept`, own.DevBridge), "ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
+		// Frames of a bridge, shown by br_netfilter: their packets are judged where they are routed.
+		return lines("meta iifkind bridge meta oifkind bridge accept", "ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
 	case "errors":
 		// ICMP errors about a connection. podguard has checked the packets from our devices. Other
 		// devices are on the path only of connections that pass one of them.
