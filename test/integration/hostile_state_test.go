@@ -48,6 +48,11 @@ spec:
   subject: {pods: {namespaceSelector: {matchLabels: {tenant: a}}, podSelector: {matchExpressions: [{key: app, operator: In, values: [db]}]}}}
   ingress: [{name: web, action: Accept, from: [{namespaces: {matchLabels: {tenant: b}}}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 90}}}}]}]
   egress: [{name: out, action: Deny, to: [{networks: [10.9.0.0/16]}, {nodes: {matchLabels: {a: b}}}]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: kubernetes}
+spec: {cidrs: [10.96.0.0/12, 'fd96::/108']}
 `
 
 // Writes hostile Kubernetes state, node records, IDs and claims to etcd, generated from existing
@@ -63,7 +68,7 @@ func TestHostileState(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.That(t, "KSR has reflected all", func() error {
-		return l.has(t, "k8s/policy/", "k8s/clusternetworkpolicy/", "k8s/service/", "k8s/endpointslice/", "k8s/pod/", "k8s/node/", "k8s/namespace/")
+		return l.has(t, "k8s/policy/", "k8s/clusternetworkpolicy/", "k8s/service/", "k8s/servicecidr/", "k8s/endpointslice/", "k8s/pod/", "k8s/node/", "k8s/namespace/")
 	})
 	labtest.RequireQuiet(t, l.Lab)
 	original := l.reflected(t)
