@@ -164,8 +164,7 @@ func inetRules(timeouts Timeouts) []rule {
 	type6Between := func(first, last byte) words {
 		return join(transport(0, 1, scratch), between([]byte{first}, []byte{last}))
 	}
-	toOtherLinks := join(network(targetAt, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: []byte{0xff, 0xc0}, Xor: []byte{0, 0}}),
-		differs(0xfe, 0x80), typeOf(false), equals(native32(unix.RTN_UNICAST)...))
+	toOtherLinks := join(firstBits10(targetAt), differs(0xfe, 0x80), typeOf(false), equals(native32(unix.RTN_UNICAST)...))
 	ownTarget := join(fromDevice(), senderMAC(), transport(8, 16, afterMAC), inSet(own6))
 
 	list := []rule{

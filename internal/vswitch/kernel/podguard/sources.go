@@ -56,8 +56,7 @@ func sourceRules() []rule {
 		// fe80::/10 is not routed, and devices may share such an address. The kernel returns what the
 		// node sends to groups, and what it sends to itself within a VRF. Another host that has the
 		// address says so by neighbour discovery.
-		{chainOfNode, "link-local", join(network(sourceAt, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: []byte{0xff, 0xc0}, Xor: []byte{0, 0}}),
-			equals(0xfe, 0x80), accept())},
+		{chainOfNode, "link-local", join(firstBits10(sourceAt), equals(0xfe, 0x80), accept())},
 		{chainOfNode, "to a group", join(network(targetAt, 1, scratch), equals(0xff), accept())},
 		{chainOfNode, "within a VRF", join(meta(ifKind, scratch), equals(kind("vrf")...), accept())},
 		{chainOfNode, "neighbour discovery", join(ofProtocol(unix.IPPROTO_ICMPV6), discovery(), accept())},

@@ -30,7 +30,7 @@ const portVXLAN = 4789
 
 // Conntrack reassembles the fragments of a packet only if it tracks all of them.
 func noFragment4() words {
-	return join(network(6, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: big16(0x3fff), Xor: big16(0)}), equals(0, 0))
+	return join(masked16(6, 0x3fff), equals(0, 0))
 }
 
 func noFragment6() words {

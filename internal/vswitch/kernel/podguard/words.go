@@ -46,6 +46,14 @@ func network(offset, length, register uint32) words {
 	return payload(expr.PayloadBaseNetworkHeader, offset, length, register)
 }
 
+// masked16 loads two masked bytes of the IP header into the scratch register.
+func masked16(offset uint32, mask uint16) words {
+	return join(network(offset, 2, scratch), of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 2, Mask: big16(mask), Xor: big16(0)}))
+}
+
+// firstBits10 loads the bits of an IPv6 address that fe80::/10 has in common.
+func firstBits10(address uint32) words { return masked16(address, 0xffc0) }
+
 func transport(offset, length, register uint32) words {
 	return payload(expr.PayloadBaseTransportHeader, offset, length, register)
 }
