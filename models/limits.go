@@ -1,7 +1,7 @@
 package models
 
-// Limits of SourceRanges, which restrict the clients of Services. Those of Services are in package
-// internal/plugins/service/processor.
+// These limits bound SourceRanges, which restrict the clients of Services. Package
+// internal/plugins/service/processor bounds the Services themselves.
 const (
 	// MaxRestrictedFrontends limits its frontends: each interface may have an entry for each of its
 	// addresses.
